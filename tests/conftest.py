@@ -20,9 +20,12 @@ os.environ["PYTHONPATH"] = f"{DATA_PREP}{os.pathsep}{SCRIPTS}"
 
 @pytest.fixture(autouse=True)
 def keep_logging():
-    """Take back ``logging.disable``, by which the runners of scripts/ silence fairseq in their process."""
+    """Take back what commands set for their process: ``logging.disable``, and the levels of the analyses' loggers."""
+    levels = {logger: logger.level for logger in map(logging.getLogger, ("root", "fairseq.logging.progress_bar"))}
     yield
     logging.disable(logging.NOTSET)
+    for logger, level in levels.items():
+        logger.setLevel(level)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

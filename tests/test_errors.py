@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
 import sys
 
 import pytest
@@ -11,21 +10,18 @@ from torch._utils import ExceptionWrapper
 
 from fairseq_localattn import errors
 from fairseq_localattn.errors import SentenceError, UsageError
+from support.cli import run
 
 
 def test_the_error_of_a_worker_is_its_line() -> None:
     """As torch's DataLoader raises it, with the traceback of the worker."""
     try:
-        try:
-            raise OSError("no such file: x")
-        except OSError as error:
-            raise UsageError("x.idx: sentence 3: damaged: copy it again") from error
+        raise UsageError("x.idx: sentence 3: damaged: copy it again") from OSError("no such file: x")
     except UsageError:
         wrapped = ExceptionWrapper(where="in DataLoader worker process 0")
     assert "Traceback" in wrapped.exc_msg
-    with pytest.raises(UsageError) as found:
+    with pytest.raises(UsageError, match="^x.idx: sentence 3: damaged: copy it again$"):
         wrapped.reraise()
-    assert str(found.value) == "x.idx: sentence 3: damaged: copy it again"
 
 
 def test_a_sentence_is_numbered_from_one_and_can_be_sent() -> None:
@@ -43,6 +39,6 @@ def test_a_command_ends_with_a_line_that_the_runners_know(said: str) -> None:
 
 
 def test_the_interpreter_prints_that_line() -> None:
-    spec = f"exec(open({errors.__file__!r}).read()); raise UsageError('a.bin: cut')"
-    done = subprocess.run([sys.executable, "-c", spec], capture_output=True, text=True)
+    program = f"exec(open({errors.__file__!r}).read()); raise UsageError('a.bin: cut')"
+    done = run(sys.executable, "-c", program, check=False)
     assert (done.returncode, done.stderr) == (1, "fairseq_localattn: a.bin: cut\n")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from fairseq_localattn import __main__ as package
 from fairseq_localattn.analysis import head_kinds, masks
 from fairseq_localattn.analysis.command import checkpoint_names, wrapped
 from fairseq_localattn.analysis.heatmap import command as heatmap
@@ -29,28 +31,55 @@ def test_titles_break_between_words() -> None:
     assert wrapped("indivisible", 4) == "indivisible" and wrapped("", 4) == ""
 
 
-COMMANDS: dict[str, tuple[Callable[[list[str]], None], str, str]] = {
-    "heatmap": (heatmap.main, "FOLDER --path FOLDER/a.pt --sentence 0", "--plot"),
-    "locality": (locality.main, "FOLDER --path FOLDER/a.pt", "--plot"),
-    "head kinds": (head_kinds.main, "FOLDER --path FOLDER/a.pt --sentence 0", "--plot"),
-    "masks": (masks.main, "", "--out"),
-}
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_plots_need_matplotlib_and_a_known_format(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("main", "flags"),
+    [
+        (heatmap.main, "FOLDER --path FOLDER/a.pt --sentence 0 --plot"),
+        (locality.main, "FOLDER --path FOLDER/a.pt --plot"),
+        (head_kinds.main, "FOLDER --path FOLDER/a.pt --sentence 0 --plot"),
+        (masks.main, "--out"),
+    ],
+)
+def test_plots_need_matplotlib_and_a_known_format(
+    main: Callable[[list[str]], None], flags: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """The error comes before a checkpoint is read."""
-    for command in (heatmap, locality, head_kinds):
-        monkeypatch.setattr(command, "show_progress_alone", lambda: None)
     (tmp_path / "a.pt").write_text("")
-    main, words, flag = COMMANDS[name]
-    command_line = [word.replace("FOLDER", str(tmp_path)) for word in words.split()]
+    *words, flag = flags.replace("FOLDER", str(tmp_path)).split()
     with monkeypatch.context() as patch:
         for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
             patch.delitem(sys.modules, name)
         patch.setitem(sys.modules, "matplotlib", None)
         with pytest.raises(UsageError, match=rf"{flag} needs matplotlib .*pip install 'fairseq_localattn\[plot\]'"):
-            main([*command_line, flag, str(tmp_path / "a.png")])
+            main([*words, flag, str(tmp_path / "a.png")])
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     with pytest.raises(UsageError, match=rf"{flag} .*a\.docx: the name must end in one of .*\.png"):
-        main([*command_line, flag, str(tmp_path / "a.docx")])
+        main([*words, flag, str(tmp_path / "a.docx")])
+
+
+MISTAKES = [
+    (package.main, "describe --arch transformer_csam", "there is no such architecture; did you mean 'transformer_csan"),
+    (package.main, "describe --arch transformer_csan_tiny --csan-window 4", "encoder layer 1: the window must be odd"),
+    (package.main, "describe --arch transformer_hybrid_tiny --localattn-decoder sann", "no mechanism 'sann'; did you"),
+    (package.main, "describe --path a.pt --user-dir mien", "--user-dir mien: no such folder"),
+    (package.main, "draw locl --out x.png", "⟨here⟩locl.*there is no mechanism 'locl'; did you mean 'local'"),
+    (package.main, "draw local --out x.png --length 0", "--length 0: give a number of words from 1 to 30"),
+    (package.main, "draw local --out x.png --heads 65", "--heads 65: at most 64 panels"),
+    (package.main, "draw '2*local + 2*san' --out x.png --heads 8", "the groups have 4 heads together"),
+    (package.main, "draw tree --out x.png", "trees come with the data"),
+    (package.main, "draw local --out x.nonsense", "must end in one of"),
+    (masks.main, "--out .", "cannot be written"),
+    (masks.main, "--out x.png --tree '(S'", "--tree: unbalanced brackets"),
+    (masks.main, f"--out x.png --tree '(S {'(NN a)' * 31})'", "has 31 words; give one of at most 30"),
+    (head_kinds.main, ". --sentence 0 --path a.pt --path b.pt", "--path: one checkpoint makes a picture; give it once"),
+]
+
+
+@pytest.mark.parametrize(("main", "words", "message"), MISTAKES, ids=[message for *_, message in MISTAKES])
+def test_mistakes_end_in_one_line(
+    main: Callable[[list[str]], None], words: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=message) as caught:
+        main(shlex.split(words))
+    assert "\n" not in str(caught.value) and not list(tmp_path.iterdir())

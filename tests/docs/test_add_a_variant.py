@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -12,39 +11,31 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_localattn.__main__ import main
-from fairseq_localattn.errors import UsageError
-from support.cli import make_data, train_flags
+from support.cli import checked, environment, make_data, train_flags
+from support.documents import blocks
+from support.paths import ROOT
 
-REPO = Path(__file__).resolve().parents[2]
+PAGE = blocks(ROOT / "docs" / "add-a-variant.md")
+FILES = {block.title: block.text for block in PAGE if block.title and block.language != "diff"}
 COPIED = ("fairseq_localattn", "scripts", "configs", "data-prep", "tests/contract", "tests/support")
-pytestmark = pytest.mark.xdist_group("add_a_variant")
-DIFF = re.compile(r'^```diff title="([^"]+)"\n(.*?)^```$', re.M | re.S)
-BLOCK = re.compile(r'^```(?:python|yaml) title="([^"]+)"\n(.*?)^```$', re.M | re.S)
 
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package and of the contract, with the files of the page."""
+    """Return a copy of the package and of the contract, with the files of the page."""
     root = tmp_path_factory.mktemp("checkout")
     for name in COPIED:
-        shutil.copytree(REPO / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "tests/conftest.py"):
-        shutil.copy(REPO / name, root / name)
-    page = (REPO / "docs" / "add-a-variant.md").read_text("utf-8")
-    blocks = BLOCK.findall(page)
-    assert len(blocks) == 5
-    ((changed, lines),) = DIFF.findall(page)
-    (root / changed).write_text(added((root / changed).read_text("utf-8"), lines), encoding="utf-8")
-    for title, text in blocks:
+        shutil.copy(ROOT / name, root / name)
+    assert len(FILES) == 5
+    for title, text in FILES.items():
         (root / title).parent.mkdir(parents=True, exist_ok=True)
         (root / title).write_text(text, encoding="utf-8")
-    registered = root / "fairseq_localattn" / "variants" / "__init__.py"
-    names = (
-        registered.read_text("utf-8")
-        .replace("diffwin,", "diffwin, dilated,")
-        .replace('"diffwin",', '"diffwin", "dilated",')
-    )
+    (diff,) = (block for block in PAGE if block.language == "diff")
+    changed, registered = root / diff.title, root / "fairseq_localattn" / "variants" / "__init__.py"
+    changed.write_text(added(changed.read_text("utf-8"), diff.text), encoding="utf-8")
+    names = re.sub('(")?diffwin(")?,', r"\g<0> \1dilated\2,", registered.read_text("utf-8"))
     registered.write_text(names, encoding="utf-8")
     return root
 
@@ -73,31 +64,27 @@ for name, *words in json.loads(sys.argv[1]):
 
 
 def run(checkout: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(checkout)}
-    command = [sys.executable, *args]
-    return subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=300)
+    command, variables = [sys.executable, *args], environment() | {"PYTHONPATH": str(checkout)}
+    done = subprocess.run(command, cwd=checkout, env=variables, capture_output=True, text=True, timeout=300)
+    return checked(done, check=True)
 
 
 @pytest.mark.slow
 def test_the_variant_passes_its_tests_and_the_contract(checkout: Path) -> None:
     done = run(checkout, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", "-k", "dilated")
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     passed = re.search(r"(\d+) passed", done.stdout)
     assert passed and int(passed[1]) > 20
 
 
 def test_the_files_are_as_the_repository_wants_them(checkout: Path) -> None:
-    named = [title for title, _ in BLOCK.findall((REPO / "docs" / "add-a-variant.md").read_text("utf-8"))]
-    files = [name for name in named if name.endswith(".py")]
+    files = [name for name in FILES if name.endswith(".py")]
     for command in (["check"], ["format", "--check"]):
-        done = run(checkout, "-m", "ruff", *command, "--no-cache", *files)
-        assert done.returncode == 0, done.stdout + done.stderr
+        run(checkout, "-m", "ruff", *command, "--no-cache", *files)
 
 
 @pytest.mark.slow
 def test_the_table_is_planned(checkout: Path) -> None:
     done = run(checkout, "scripts/table.py", "dilated", "table1", "--dry-run")
-    assert done.returncode == 0, done.stderr[-2000:]
     trained = re.findall(r"--arch (\S+)", done.stdout)
     assert set(trained) == {"transformer_localattn_small", "transformer_dilated_small"}
     assert "--dilated-rate 3" in done.stdout
@@ -119,13 +106,7 @@ def test_a_word_of_ones_own_trains_decodes_and_is_analysed(checkout: Path, tmp_p
         ["fairseq_localattn"],
     ]
     done = run(checkout, "-c", IN_TURN, json.dumps([[*map(str, words)] for words in commands]))
-    assert done.returncode == 0, done.stderr[-2000:]
     lines = done.stdout.splitlines()
     assert "Generate test" in done.stdout and f"encoder  all: {text}" in lines
     assert (tmp_path / "slope.png").stat().st_size > 1000
     assert "  transformer_dilated _iwslt_de_en _medium _small _tiny _wmt_en_de _wmt_en_de_big" in lines
-
-
-def test_a_user_dir_that_is_not_there() -> None:
-    with pytest.raises(UsageError, match="--user-dir mien: no such folder"):
-        main(["describe", "--path", "a.pt", "--user-dir", "mien"])

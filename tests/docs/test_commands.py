@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import itertools
 import os
 import re
 import runpy
@@ -17,13 +18,17 @@ import shutil
 import subprocess
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
 import pytest
+from fairseq import options
 
 from corpora.mini.corpus import known_corpora
+from fairseq_localattn.__main__ import COMMANDS, WITHOUT_FAIRSEQ
+from support.cli import BIN, environment
 from support.documents import DOCUMENTS, Block, blocks, commands, shell_blocks
 from support.paths import ROOT
 
@@ -33,7 +38,7 @@ FOREIGN = frozenset(
     " paste pip pre-commit sacrebleu sbatch sed source tail tee tensorboard torchrun wandb wc".split()
 )
 # What add-a-variant.md tells its reader to write, a variant and a word; tests/docs/test_add_a_variant.py runs them.
-EXAMPLES = ("dilated", "slope")
+EXAMPLES = re.compile("dilated|slope")
 # Documents whose commands leave what those of others take.
 FIRST = ("README.md", "docs/papers/diffwin.md", "docs/papers/mgsa.md")
 HOW = "; a block that cannot run has <!-- not run: REASON --> in the line before it"
@@ -41,29 +46,24 @@ HOW = "; a block that cannot run has <!-- not run: REASON --> in the line before
 every_document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 
 
-# The options
+def commands_of(path: Path) -> list[tuple[Block, list[str]]]:
+    return [(block, words) for block in shell_blocks(path) for words in commands(block.text)]
 
 
 def fairseq_unknown(program: str, words: list[str]) -> list[str]:
     """Return the words of a fairseq command that its parser, with the plugin's tasks and models, does not know."""
-    from fairseq import options
-
-    import fairseq_localattn  # noqa: F401
-
     make = {
         "train": options.get_training_parser, "generate": options.get_generation_parser,
         "interactive": options.get_interactive_generation_parser, "preprocess": options.get_preprocessing_parser,
         "validate": options.get_validation_parser, "eval-lm": options.get_eval_lm_parser,
     }  # fmt: skip
-    task = {"eval-lm": "language_modeling"}.get(program)
-    parser = make[program](**({"default_task": task} if task else {}))
     if "--user-dir" in words:
         at = words.index("--user-dir")
         words = words[:at] + words[at + 2 :]
     if program == "train" and "--arch" not in words:  # left out, as in "fairseq-train DATA ..."
         words = [*words, "--arch", "transformer"]
-    _, unknown = options.parse_args_and_arch(parser, words, parse_known=True)
-    return unknown
+    _, unknown = options.parse_args_and_arch(make[program](), words, parse_known=True)
+    return [word for word in unknown if word.startswith("--")]
 
 
 @functools.cache
@@ -101,12 +101,10 @@ def unknown_options(words: list[str]) -> list[str]:
         return []
     if name == ("-m", "fairseq_localattn") and rest[:1] == ["describe"] and "--arch" in rest:  # fairseq-train's
         return fairseq_unknown("train", ["DATA", *rest[1:]])
-    if name == ("-m", "fairseq_localattn") and rest[:1] in (["describe"], ["draw"]):
-        name = ("-m", f"fairseq_localattn.analysis.{rest[0]}")
-    if name == ("-m", "fairseq_localattn") and rest[:1] in (["translate"], ["export"]):
-        name = ("-m", f"fairseq_localattn.inference.{rest[0]}")
+    if name == ("-m", "fairseq_localattn") and rest and rest[0] in COMMANDS:
+        name = ("-m", f"fairseq_localattn.{WITHOUT_FAIRSEQ.get(rest[0], 'analysis')}.{rest[0]}")
     if program.startswith("fairseq-"):
-        return [word for word in fairseq_unknown(program.removeprefix("fairseq-"), rest) if word.startswith("--")]
+        return fairseq_unknown(program.removeprefix("fairseq-"), rest)
     if not (name[0] == "-m" or (ROOT / name[0]).is_file()):
         raise LookupError(f"no check knows the program {program}: add it to FOREIGN in {Path(__file__).name}")
     if name[0] == "scripts/test.sh":  # its arguments are pytest's
@@ -120,21 +118,19 @@ def unknown_options(words: list[str]) -> list[str]:
 
 @every_document
 def test_every_option_is_one_of_its_program(path: Path) -> None:
-    for block in shell_blocks(path):
-        for words in commands(block.text):
-            if any(example in word for example in EXAMPLES for word in words):
-                continue
-            try:
-                unknown = unknown_options(words)
-            except (LookupError, SystemExit) as error:
-                pytest.fail(f"{block}: {' '.join(words)}: {error}{HOW}")
-            assert not unknown, f"{block}: {words[0]} has no {', '.join(unknown)}"
+    for block, words in commands_of(path):
+        if EXAMPLES.search(" ".join(words)):
+            continue
+        try:
+            unknown = unknown_options(words)
+        except (LookupError, SystemExit) as error:
+            pytest.fail(f"{block}: {' '.join(words)}: {error}{HOW}")
+        assert not unknown, f"{block}: {words[0]} has no {', '.join(unknown)}"
 
 
 def test_generation_counts_words() -> None:
     """Without these flags the BLEU that fairseq-generate prints counts subwords."""
-    found = [words for path in DOCUMENTS for block in shell_blocks(path) for words in commands(block.text)]
-    generating = [words for words in found if words[0] == "fairseq-generate"]
+    generating = [words for path in DOCUMENTS for _, words in commands_of(path) if words[0] == "fairseq-generate"]
     assert len(generating) > 3
     assert [words for words in generating if not {"--remove-bpe", "--scoring"} & {*words}] == []
 
@@ -164,37 +160,27 @@ def test_what_is_not_run_says_why() -> None:
 
 def test_a_variable_has_one_meaning_in_all_documents() -> None:
     """Readers stay in one shell: a page's variable must not be another page's with another value."""
-    found: dict[str, set[str]] = {}
-    for path in DOCUMENTS:
-        for block in shell_blocks(path):
-            for name, value in re.findall(r"^(\w+)=(\$\([^)]*\)|\S+)\s*(?:#.*)?$", block.text, re.M):
-                found.setdefault(name, set()).add(value)
-    assert "DATA" in found and {name: values for name, values in found.items() if len(values) > 1} == {}
-
-
-# The runs
+    text = "\n".join(block.text for path in DOCUMENTS for block in shell_blocks(path))
+    found = set(re.findall(r"^(\w+)=(\$\([^)]*\)|\S+)\s*(?:#.*)?$", text, re.M))
+    names = Counter(name for name, _ in found)
+    assert names["DATA"] == 1 and [each for each in found if names[each[0]] > 1] == []
 
 
 class Checkout:
     """A copy of the repository after the quick start, and a virtual environment whose programs start in no time."""
 
     def __init__(self, root: Path) -> None:
-        self.root, self.ran = root, set[str]()
+        self.root, self.programs, self.ran = root, root / ".venv/bin", set[str]()
         for name in ("fairseq_localattn", "scripts", "data-prep", "configs", "examples", "benchmarks"):
             shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
-        programs = root / ".venv/bin"
-        programs.mkdir(parents=True)
-        (programs / "activate").touch()
-        path = (str(programs), str(Path(sys.executable).parent), os.environ["PATH"])
-        self.environment = {
-            **os.environ, "PATH": os.pathsep.join(path), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore",
+        self.programs.mkdir(parents=True)
+        (self.programs / "activate").touch()
+        path = (str(self.programs), str(BIN), os.environ["PATH"])
+        self.environment = environment() | {
+            "PATH": os.pathsep.join(path), "LOCALATTN_VENV": ".venv", "LOCALATTN_DOWNLOADS": "",
             "PYTHONPATH": os.pathsep.join(str(root / name) for name in ("", "scripts", "data-prep")),
-            "LOCALATTN_VENV": ".venv", "LOCALATTN_DOWNLOADS": "", "SST_DIR": str(root / "sst"), "MPLBACKEND": "Agg",
+            "SST_DIR": str(root / "sst"), "MPLBACKEND": "Agg",
         }  # fmt: skip
-        warm = [sys.executable, "-P", str(ROOT / "tests/support/warm.py"), str(programs)]
-        pipe = subprocess.PIPE
-        self.server = subprocess.Popen(warm, cwd=root, env=self.environment, stdin=pipe, stdout=pipe, text=True)
-        assert self.server.stdout is not None and self.server.stdout.readline() == "ready\n"
 
     def shell(self, text: str) -> subprocess.CompletedProcess[str]:
         """Run a script of bash, which ends at the first command that fails."""
@@ -246,63 +232,46 @@ class Checkout:
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory) -> Iterator[Checkout]:
-    made = Checkout(tmp_path_factory.mktemp("checkout"))
-    try:
+    made, pipe = Checkout(tmp_path_factory.mktemp("checkout")), subprocess.PIPE
+    warm = [sys.executable, "-P", str(ROOT / "tests/support/warm.py"), str(made.programs)]
+    with subprocess.Popen(warm, cwd=made.root, env=made.environment, stdin=pipe, stdout=pipe, text=True) as server:
+        assert server.stdout is not None and server.stdout.readline() == "ready\n"
         made.prepare()
-        yield made
-    finally:
-        made.server.kill()
-        made.server.wait()
+        yield made  # the server ends when its stdin is closed
 
 
-def runnable() -> list[str]:
-    """Return the documents with commands to run, those of FIRST before the others."""
-    found = [path for path in DOCUMENTS if any(not block.excuse for block in shell_blocks(path))]
-    names = [str(path.relative_to(ROOT)) for path in found]
-    return sorted(names, key=lambda name: (name not in FIRST, names.index(name)))
+RUNNABLE = [path for path in DOCUMENTS if any(not block.excuse for block in shell_blocks(path))]
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("commands")
-@pytest.mark.parametrize("document", runnable())
+@pytest.mark.parametrize("document", [str(path.relative_to(ROOT)) for path in RUNNABLE])
 def test_every_command_runs_as_it_stands(checkout: Checkout, document: str) -> None:
     for name in (*FIRST, document):
         checkout.run(name)
 
 
-def plans() -> list[tuple[Block, str]]:
-    """Return the commands that are not run and have --dry-run, each once."""
-    found: dict[str, Block] = {}
-    for path in DOCUMENTS:
-        for block in shell_blocks(path):
-            for words in commands(block.text) if block.excuse else ():
-                script = words[1] if words[0] == "python" else words[0]
-                if re.fullmatch(r"scripts/(\w+/\w+\.sh|table\.py)", script) and EXAMPLES[0] not in words:
-                    text = " ".join(word for word in words if word != "--dry-run")
-                    found.setdefault(text.replace("HOST:PORT", "localhost:29500"), block)
-    return [(block, text) for text, block in found.items()]
-
-
 @pytest.mark.slow
-@pytest.mark.xdist_group("commands")
 def test_commands_of_hours_print_their_plan(checkout: Checkout) -> None:
-    assert len(plans()) > 4
-    for block, text in plans():
+    plans: dict[str, Block] = {}  # each once
+    for block, words in itertools.chain(*map(commands_of, DOCUMENTS)):
+        script = words[1] if words[0] == "python" else words[0]
+        if block.excuse and re.fullmatch(r"scripts/(\w+/\w+\.sh|table\.py)", script) and "dilated" not in words:
+            text = " ".join(word for word in words if word != "--dry-run")
+            plans.setdefault(text.replace("HOST:PORT", "localhost:29500"), block)
+    assert len(plans) > 4
+    for text, block in plans.items():
         done = checkout.shell(f"{text} --dry-run")
         assert done.returncode == 0 and " --arch " in done.stdout, f"{block}: {text}: {done.stderr[-1500:]}"
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("commands")
 def test_python_blocks_run(checkout: Checkout) -> None:
     """Blocks with a title are files, which tests/docs/test_add_a_variant.py writes and tests."""
     for name in FIRST:
         checkout.run(name)
     for path in DOCUMENTS:
-        chosen = [
-            block for block in blocks(path) if block.language == "python" and not block.title and not block.excuse
-        ]
+        chosen = [each for each in blocks(path) if each.language == "python" and not each.title and not each.excuse]
         if chosen:
-            (checkout.root / "page.py").write_text("\n".join(block.text for block in chosen), encoding="utf-8")
+            (checkout.root / "page.py").write_text("\n".join(each.text for each in chosen), encoding="utf-8")
             done = checkout.shell("python page.py")
             assert done.returncode == 0, f"{path.name}: {done.stderr[-1500:]}{HOW}"

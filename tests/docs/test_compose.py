@@ -20,25 +20,18 @@ PAGE = (ROOT / "docs" / "compose.md").read_text("utf-8")
 
 def shown(options: dict[str, Option]) -> str:
     """Return the options with their defaults, as the page writes them."""
-    values = {name: str(option.default) for name, option in options.items() if name != "activation"}
-    constants = {"True": "true", "False": "false", "None": "none"}
-    given = (f"`{name}={constants.get(text, text)}`" for name, text in values.items())
-    return ", ".join(text if "," not in text else text.replace("=", '="').removesuffix("`") + '"`' for text in given)
+    values = {name: option.default for name, option in options.items() if name != "activation"}
+    texts = {name: str(value).lower() if value in (True, False, None) else value for name, value in values.items()}
+    return ", ".join(f'`{name}="{text}"`' if "," in str(text) else f"`{name}={text}`" for name, text in texts.items())
 
 
-def table() -> list[str]:
-    """Return the rows of the table of words."""
+def test_the_table_has_all_words_with_their_options_and_sites() -> None:
     rows = []
     for name, word in WORDS.items():
         sites = ", ".join(site for site in SITES if not word.reason_against(site))
         rows.append(f"| `{name}` | {word.about} | {shown(word.options)} | {sites} |")
-    return rows
-
-
-def test_the_table_has_all_words_with_their_options_and_sites() -> None:
     begin = PAGE.index("| word |")
-    found = PAGE[begin : PAGE.index("\n\n", begin)].splitlines()[2:]
-    assert found == table(), "\n".join(table())
+    assert PAGE[begin : PAGE.index("\n\n", begin)].splitlines()[2:] == rows, "\n".join(rows)
 
 
 def test_the_options_of_a_convolution_are_told() -> None:
@@ -49,8 +42,6 @@ def test_the_options_of_a_convolution_are_told() -> None:
 def test_its_texts_are_read(text: str) -> None:
     parse_stack(text)
 
-
-# ---------------------------------------------------------------------- What `window` means elsewhere
 
 LENGTH = 20
 ROWS = re.findall(r"^\| .+ \| `\w+=\d+` \| (\d+) \| (-?\d+) to (\d+) \| (`.+`) \| (\w+) \|$", PAGE, re.M)

@@ -11,8 +11,8 @@ import pytest
 
 from docs import hooks
 from fairseq_localattn.options import flag_of, option_names
+from support.paths import ROOT
 
-REPO = Path(__file__).resolve().parents[2]
 # A proxy that refuses: a theme or plugin that fetches something fails.
 NO_NETWORK = {f"{name}_proxy": "http://127.0.0.1:9" for name in ("http", "https", "HTTP", "HTTPS")}
 
@@ -24,18 +24,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(out)]
     done = subprocess.run(
-        command, cwd=REPO, env={"PATH": "", **NO_NETWORK}, capture_output=True, text=True, timeout=300
+        command, cwd=ROOT, env={"PATH": "", **NO_NETWORK}, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return out
 
 
-pytestmark = pytest.mark.xdist_group("site")
-
-
 def test_every_page_is_built(site: Path) -> None:
     """Links and anchors are checked by --strict, as mkdocs.yml says."""
-    wanted = {path.relative_to(REPO / "docs").with_suffix(".html") for path in (REPO / "docs").rglob("*.md")}
+    wanted = {path.relative_to(ROOT / "docs").with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")}
     assert wanted <= {path.relative_to(site) for path in site.rglob("*.html")}
 
 
@@ -59,8 +56,8 @@ def test_api_pages_show_signatures_and_docstrings(site: Path) -> None:
 
 def test_tables_of_flags_are_those_of_the_options(site: Path) -> None:
     found = 0
-    for path in (REPO / "docs").rglob("*.md"):
-        shown = (site / path.relative_to(REPO / "docs").with_suffix(".html")).read_text("utf-8")
+    for path in (ROOT / "docs").rglob("*.md"):
+        shown = (site / path.relative_to(ROOT / "docs").with_suffix(".html")).read_text("utf-8")
         for name in hooks.FLAGS.findall(path.read_text("utf-8")):
             rows = [f"<tr><td><code>{flag_of(option)}</code></td>" for option in option_names(hooks.options_of(name))]
             assert rows and [row for row in rows if shown.count(row) != 1] == [], path.name

@@ -9,29 +9,22 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 
+from experiments.recipes.recipe import load_recipe
 from support.paths import ROOT
 
 PAGE = (ROOT / "docs" / "use-with-fairseq.md").read_text("utf-8")
 ROWS = re.findall(r"^\|([^|]+)\|([^|]+)\| ([\d.]+) \| (\d+) \| (\d+) \| ([\d.]+) \| (`configs/[^|]+) \|$", PAGE, re.M)
 
 
-def recipe(path: Path) -> dict[str, Any]:
-    """Return what a recipe says of its training, with what it extends."""
-    values = yaml.safe_load(path.read_text("utf-8"))
-    base = recipe(path.parent / values["extends"]) if "extends" in values else {}
-    gpus = {"gpus": values["gpus"]} if "gpus" in values else {}
-    return {**base, **gpus, **values.get("train", {})}
-
-
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]}{row[1]}".strip())
 def test_learning_rates_are_those_of_the_recipes(row: tuple[str, ...]) -> None:
     papers = [re.sub("[^a-z]", "", name.lower()) for name in row[0].split(",")]
-    for paper, path in zip(papers, row[6].strip().split(", "), strict=True):
-        assert path.startswith(f"`configs/{paper}/")
-        values = recipe(ROOT / path.strip("`"))
-        tokens = values["gpus"] * values["max_tokens"] * values["update_freq"][0]
+    for paper, path in zip(papers, row[6].replace("`", "").strip().split(", "), strict=True):
+        assert path.startswith(f"configs/{paper}/")
+        recipe = load_recipe(ROOT / path)
+        values = {key: entry.value for key, entry in recipe.train.items()}
+        tokens = recipe.gpus * values["max_tokens"] * values["update_freq"][0]
         wanted = [values["lr"][0], values["warmup_updates"], tokens, values["dropout"]]
         assert [float(number) for number in row[2:6]] == wanted
         assert values["optimizer"] == "adam" and values["lr_scheduler"] == "inverse_sqrt"

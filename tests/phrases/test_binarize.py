@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -28,6 +29,8 @@ from fairseq_localattn.phrases.store import unpack
 from fairseq_localattn.phrases.subwords import project
 from fairseq_localattn.phrases.trees import partition, read_tree
 from support.attacks.faults import left_over, small_disk
+from support.cli import fairseq
+from support.corpora.prep import change_line
 from support.trees import FIGURE_1
 
 Rows = list[tuple[str, str | None]]
@@ -48,7 +51,7 @@ LINES: dict[str, Rows] = {
 def write(folder: Path, lines: dict[str, Rows]) -> list[str]:
     """Write binarised sources, texts and trees of splits to a folder; return the command's arguments."""
     for name in ("bin", "bpe", "tree"):
-        (folder / name).mkdir(exist_ok=True)
+        (folder / name).mkdir(parents=True, exist_ok=True)
     for split, rows in lines.items():
         (folder / f"bpe/{split}.en").write_text("".join(f"{text}\n" for text, _ in rows), "utf-8")
         (folder / f"tree/{split}.en.tree").write_text("".join(f"{tree or ''}\n" for _, tree in rows), "utf-8")
@@ -68,16 +71,12 @@ def load(folder: Path, split: str) -> list[tuple[int, list[tuple[list[int], list
 
 
 def phrase_files(folder: Path) -> list[str]:
-    """Return the names of the files of phrases in a folder."""
     return sorted(path.name for path in folder.iterdir() if "phrases" in path.name)
 
 
 @pytest.fixture
 def data(tmp_path) -> list[str]:
     return write(tmp_path, LINES)
-
-
-# ---------------------------------------------------------------- the command
 
 
 def test_binarised_phrases_read_back(data, tmp_path, capsys):
@@ -87,35 +86,30 @@ def test_binarised_phrases_read_back(data, tmp_path, capsys):
         ["dict.en.phrases.txt", "en.phrases.json"]
         + [f"{split}.en-de.en.phrases.{kind}" for split in LINES for kind in ("bin", "idx")]
     )
-    assert json.loads((out / "en.phrases.json").read_text()).items() >= {"levels": 3, "subwords": "subword_nmt"}.items()
-    train = load(out, "train")
-    assert train[0] == (9, project(partition(read_tree(FIGURE_1)), [2, 1, 1, 1, 1, 3]))
-    assert train[1] == (3, [([1, 2], ["<pad>"] * 2)] * 3)
-    assert train[2] == (0, [([], [])] * 3)
-    assert train[3][1][0] == ([1] * 4, ["POS", "``", "-LRB-", "HYPH"])
+    figure = (9, project(partition(read_tree(FIGURE_1)), [2, 1, 1, 1, 1, 3]))
+    *first, fourth, _ = load(out, "train")
+    assert first == [figure, (3, [([1, 2], ["<pad>"] * 2)] * 3), (0, [([], [])] * 3)]
+    assert fourth[1][0] == ([1] * 4, ["POS", "``", "-LRB-", "HYPH"])
     assert load(out, "valid") == [(3, [([1] * 3, ["NP", "VP", "."])] * 3)]
     assert load(out, "test") == [(1, [([1], ["NN"])] * 3)]
     assert MMapIndexedDataset(str(out / "test.en-de.en.phrases"))._index.dtype == np.int32
     report = capsys.readouterr().out
-    assert (
-        "train.en-de.en: 5 sentences, 2 without a tree (40.00 %); phrases a sentence by level: 2.00, 2.40, 2.80"
-        in report
-    )
+    counts = "5 sentences, 2 without a tree (40.00 %); phrases a sentence by level: 2.00, 2.40, 2.80"
+    assert f"train.en-de.en: {counts}\n" in report and "dict.en.phrases.txt: 14 tags" in report
     assert f"differ from the leaves in 1 sentences, first {tmp_path}/tree/train.en.tree:5;" in report
-    assert "dict.en.phrases.txt: 14 tags" in report
+    # Tags are ordered by their count in training, then in all splits, then by name.
+    assert (out / "dict.en.phrases.txt").read_text("utf-8").splitlines() == [
+        "NP 5", "-LRB- 3", "HYPH 3", "POS 3", "RP 3", "VB 3", "`` 3", "VBD 2",
+        "NN 1", "VP 1", "DT 1", "IN 1", "PP 1", ". 0",
+    ]  # fmt: skip
 
 
 def test_phrases_fit_what_fairseq_preprocess_writes(tmp_path):
     """Among the sentences, a blank one, and one with a no-break space, which only fairseq splits at."""
-    from fairseq import options
-    from fairseq_cli import preprocess
-
     rows = [*LINES["train"], ("he\u00a0fell  .", LINES["valid"][0][1])]
     arguments = write(tmp_path, {"train": rows})
     (tmp_path / "bpe/train.de").write_bytes((tmp_path / "bpe/train.en").read_bytes())
-    preprocess.main(options.get_preprocessing_parser().parse_args(
-        ["-s", "en", "-t", "de", "--trainpref", str(tmp_path / "bpe/train"), "--destdir", str(tmp_path / "new")]
-    ))  # fmt: skip
+    fairseq("preprocess", "-s", "en", "-t", "de", "--trainpref", tmp_path / "bpe/train", "--destdir", tmp_path / "new")
     binarize.main([str(tmp_path / "new"), *arguments[1:]])
     found = load(tmp_path / "new", "train")
     source = MMapIndexedDataset(str(tmp_path / "new/train.en-de.en"))
@@ -123,27 +117,17 @@ def test_phrases_fit_what_fairseq_preprocess_writes(tmp_path):
     assert found[5][1][0] == ([1, 1, 1], ["NP", "VP", "."])
 
 
-def test_tags_are_ordered_by_training_then_by_all_splits_then_by_name(data, tmp_path):
-    binarize.main(data)
-    lines = (tmp_path / "bin/dict.en.phrases.txt").read_text("utf-8").splitlines()
-    assert lines == [
-        "NP 5", "-LRB- 3", "HYPH 3", "POS 3", "RP 3", "VB 3", "`` 3", "VBD 2",
-        "NN 1", "VP 1", "DT 1", "IN 1", "PP 1", ". 0",
-    ]  # fmt: skip
-
-
 def test_sentencepiece_and_other_levels(tmp_path):
     arguments = write(tmp_path, {"train": [("▁B ush ▁held ▁a ▁talk ▁with ▁Shar on", FIGURE_1)]})
     binarize.main([*arguments, "--subwords", "sentencepiece", "--levels", "1"])
     assert load(tmp_path / "bin", "train") == [(8, [([2, 6], ["NP", "VP"])])]
-    kept = json.loads((tmp_path / "bin/en.phrases.json").read_text())
-    assert (kept["levels"], kept["subwords"]) == (1, "sentencepiece")
+    settings = {"lang": "en", "levels": 1, "subwords": "sentencepiece"}
+    assert json.loads((tmp_path / "bin/en.phrases.json").read_text()) == settings
 
 
 def test_other_data_take_the_dictionary_of_the_training_data(data, tmp_path):
     binarize.main(data)
     other = tmp_path / "other"
-    other.mkdir()
     arguments = write(other, {"test": LINES["valid"], "test1": LINES["test"]})
     with pytest.raises(UsageError, match="no training split to take the tags from; give --tag-dictionary"):
         binarize.main(arguments)
@@ -171,7 +155,6 @@ TREES, TEXT = "tree/train.en.tree", "bpe/train.en"
 SPOILT: list[tuple[dict[str, Any], str]] = [
     ({TREES: (5, "(S (VB go) (RP on)")}, "tree/train.en.tree:5: unbalanced brackets: 1 not closed; parse"),
     ({TREES: (2, "(S (A a))")}, "tree/train.en.tree:2: the tree has 1 leaves, the sentence 2 words; parse"),
-    ({TREES: (1, "(S (A a) ())")}, "tree/train.en.tree:1: an empty node: (); parse the sentence again"),
     # In fairseq's dictionary of tags these would become that symbol, and a phrase without a tag.
     *(
         ({TREES: (5, f"(ROOT (S ({label} (VB go)) (RP on)))")}, f"5: the label {label} is a special symbol")
@@ -185,7 +168,7 @@ SPOILT: list[tuple[dict[str, Any], str]] = [
     ({"bin/valid.en-de.en.bin": ""}, "bin/valid.en-de.en.bin: 0 bytes, and "),
     # Text that is not what was binarised.
     ({TEXT: (5, "g@@ o on")}, "bpe/train.en:5: 3 subwords, "),
-    ({TEXT: (6, "more"), TREES: (6, "")}, "bpe/train.en:6: "),
+    ({TEXT: (6, "more\n"), TREES: (6, "\n")}, "bpe/train.en:6: "),
     ({TEXT: "a b\n" * 2, TREES: "\n" * 2}, "bpe/train.en:1: 2 subwords, "),
     ({TEXT: "\n".join(text for text, _ in LINES["train"][:2]) + "\n", TREES: "\n\n"}, "bpe/train.en:3: no such line, "),
 ]
@@ -194,15 +177,12 @@ SPOILT: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("changes", "message"), SPOILT)
 def test_what_does_not_fit_is_named_with_its_line(data, tmp_path, changes, message):
     for name, change in changes.items():
-        path = tmp_path / name
-        if change is None:
-            path.unlink()
-        elif isinstance(change, str):
-            path.write_text(change)
+        if isinstance(change, tuple):
+            change_line(tmp_path / name, *change)
+        elif change is None:
+            (tmp_path / name).unlink()
         else:
-            lines = path.read_text("utf-8").splitlines()
-            lines[change[0] - 1 : change[0]] = [change[1]]
-            path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+            (tmp_path / name).write_text(change)
     for workers in ("1", "2"):
         with pytest.raises(UsageError, match=re.escape(message)) as error:
             binarize.main([*data, "--workers", workers])
@@ -210,30 +190,31 @@ def test_what_does_not_fit_is_named_with_its_line(data, tmp_path, changes, messa
     assert phrase_files(tmp_path / "bin") == []
 
 
-def test_a_language_or_dictionary_that_is_not_there_is_named(data):
-    with pytest.raises(UsageError, match="bin: no binarised fr, such as train.fr-xx.fr.idx; run fairseq-preprocess"):
-        binarize.main([*data[:2], "fr", *data[3:]])
-    with pytest.raises(UsageError, match="--tag-dictionary nothing.txt: No such file"):
-        binarize.main([*data, "--tag-dictionary", "nothing.txt"])
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--lang", "fr"], "bin: no binarised fr, such as train.fr-xx.fr.idx; run fairseq-preprocess"),
+        (["--tag-dictionary", "nothing.txt"], "--tag-dictionary nothing.txt: No such file"),
+        (["--tag-dictionary", "NP"], "tree/train.en.tree:1: the tag VP is not in NP; take the parser"),
+        (["--tag-dictionary", "twice"], "twice:2: the word 'NP' is there twice"),
+        (["--levels", "1001"], "--levels 1001: at most 1000 are possible"),
+        (["--levels", "9" * 30], f"--levels {'9' * 30}: at most 1000 are possible"),
+    ],
+)
+def test_wrong_use_is_told(data, tmp_path, monkeypatch, flags, message):
+    monkeypatch.chdir(tmp_path)
+    Path("NP").write_text("NP 1\n")
+    Path("twice").write_text("NP 1\nNP 1\n")
+    with pytest.raises(UsageError, match=message):
+        binarize.main([*data, *flags])
+    assert phrase_files(tmp_path / "bin") == []
 
 
-def test_an_unknown_tag_is_named_with_its_line(data, tmp_path):
-    given = tmp_path / "tags.txt"
-    given.write_text("NP 1\nVP 1\n")
-    with pytest.raises(UsageError, match=r"tree/train.en.tree:1: the tag VBD is not in .*tags.txt; take the parser"):
-        binarize.main([*data, "--tag-dictionary", str(given)])
-    given.write_text("NP 1\nNP 1\n")
-    with pytest.raises(UsageError, match="tags.txt:2: the word 'NP' is there twice"):
-        binarize.main([*data, "--tag-dictionary", str(given)])
-
-
-def test_more_levels_than_phrases_may_have_are_refused(data, tmp_path):
-    for levels in ("1001", "1000000000", "9" * 30):
-        with pytest.raises(UsageError, match=f"--levels {levels}: at most 1000 are possible"):
-            binarize.main([*data, "--levels", levels])
-    with pytest.raises(SystemExit) as error:
-        binarize.main([*data, "--levels", "0"])
-    assert error.value.code == 2 and phrase_files(tmp_path / "bin") == []
+def test_levels_and_workers_are_at_least_one(data, capsys):
+    for flag in ("--levels", "--workers"):
+        with pytest.raises(SystemExit):
+            binarize.main([*data, flag, "0"])
+        assert f"{flag} must be 1 or more" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("levels", [6, 1000])
@@ -244,37 +225,22 @@ def test_a_short_text_takes_the_levels_of_its_model(tmp_path, levels):
     arguments = write(tmp_path, {"test": [*LINES["valid"], ("", None)]})
     binarize.main([*arguments, "--levels", str(levels), "--tag-dictionary", str(given)])
     assert load(tmp_path / "bin", "test") == [(3, [([1] * 3, ["NP", "VP", "."])] * levels), (0, [([], [])] * levels)]
-    data = PhraseData(tmp_path / "bin/test.en-de.en.phrases")
-    data.check(np.array([4, 1]), levels)
+    PhraseData(tmp_path / "bin/test.en-de.en.phrases").check(np.array([4, 1]), levels)
 
 
-# ---------------------------------------------------------------- stopped runs
-
-
-@pytest.mark.parametrize("again", [False, True])
-def test_interrupted_renaming_leaves_only_complete_splits(data, tmp_path, monkeypatch, again):
+def test_interrupted_renaming_leaves_only_complete_splits(data, tmp_path):
     """Whatever number of files was renamed, the splits that can be loaded are complete, and of the new run."""
     data = [*data, "--workers", "1"]
-    if again:
-        binarize.main([*data, "--levels", "1"])
-    rename, out = os.replace, tmp_path / "bin"
+    binarize.main([*data, "--levels", "1"])
+    out = tmp_path / "bin"
     for allowed in range(8):
-        done: list[str] = []
-
-        def some(source, target, done=done, allowed=allowed):
-            if len(done) == allowed:
-                raise KeyboardInterrupt
-            done.append(target)
-            rename(source, target)
-
-        monkeypatch.setattr(os, "replace", some)
-        with pytest.raises(SystemExit) as error:
+        failing = mock.Mock(wraps=os.replace, side_effect=[mock.DEFAULT] * allowed + [KeyboardInterrupt])
+        with mock.patch.object(os, "replace", failing), pytest.raises(SystemExit) as error:
             binarize.main(data)
         assert error.value.code == 130
         loading = [split for split in LINES if MMapIndexedDataset.exists(str(out / f"{split}.en-de.en.phrases"))]
         assert len(loading) == max(0, allowed - 5)
         assert all(len(levels) == 3 for split in loading for _, levels in load(out, split))
-    monkeypatch.setattr(os, "replace", rename)
     binarize.main(data)
     assert load(out, "train")[0][0] == 9
 
@@ -290,22 +256,14 @@ def test_a_disk_that_fills_up_is_named_and_keeps_the_former_phrases(tmp_path):
         used = shutil.disk_usage(out).used // 1024
         for kib, name in ((used + 20, ""), (used + 150, "/train.en-de.en.phrases.bin")):
             disk.resize(kib)
-            with pytest.raises(
-                UsageError, match=f"^{out}{name}: cannot be written: No space left on device; free some"
-            ):
+            with pytest.raises(UsageError, match=f"^{out}{name}: cannot be written: No space left on device; free"):
                 binarize.main([str(out), *arguments[1:], "--workers", "1"])
             assert {name: (out / name).read_bytes() for name in phrase_files(out)} == former
             assert not left_over(out)
 
 
-def children(process: int) -> list[int]:
-    """Return the ids of a process's children."""
-    return [int(number) for number in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
-    """Wait until a condition holds."""
-    end = time.monotonic() + seconds
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.02)
@@ -320,7 +278,7 @@ def test_killed_run_leaves_no_index_and_no_process_and_can_be_repeated(tmp_path)
     assert process.pid is not None
     part = tmp_path / f"bin/.train.en-de.en.phrases.bin.{process.pid}.part"
     wait_for(lambda: part.exists() and part.stat().st_size > 0)
-    workers = children(process.pid)
+    workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     assert len(workers) == 2
     os.kill(process.pid, signal.SIGKILL)
     process.join()
@@ -331,18 +289,9 @@ def test_killed_run_leaves_no_index_and_no_process_and_can_be_repeated(tmp_path)
     assert len(load(tmp_path / "bin", "train")) == 5 and not part.exists()
 
 
-# ---------------------------------------------------------------- work on long files
-
-
 def test_results_are_in_order_and_pieces_are_read_little_ahead():
-    read = []
-
-    def pieces():
-        for number in range(100):
-            read.append(number)
-            yield number
-
-    results = map_in_order(abs, pieces(), 2)
+    pieces = iter(range(100))
+    results = map_in_order(abs, pieces, 2)
     assert [next(results) for _ in range(3)] == [0, 1, 2]
-    assert len(read) < 20
-    assert list(results) == list(range(3, 100))
+    ahead = next(pieces)
+    assert ahead < 20 and list(results) == [number for number in range(3, 100) if number != ahead]

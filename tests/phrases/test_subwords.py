@@ -13,8 +13,6 @@ from fairseq_localattn.phrases.subwords import normalise, project, same_words, w
 from fairseq_localattn.phrases.trees import TreeError, one_word_phrases, partition, read_tree
 from support.trees import FIGURE_1
 
-# ---------------------------------------------------------------- subwords
-
 
 def test_pieces_of_words_in_each_convention():
     assert words_of("a@@ b c d@@ e@@ f".split(), "subword_nmt") == ([2, 1, 3], ["ab", "c", "def"])
@@ -52,9 +50,6 @@ def test_subwords_follow_their_word():
 def test_words_are_compared_without_escapes(word, leaf):
     assert normalise(word) == normalise(leaf)
     assert same_words([word, "x"], [leaf, "x"]) and not same_words([word, "x"], [leaf, "y"])
-
-
-# ---------------------------------------------------------------- packing
 
 
 def test_packed_phrases_are_laid_out_as_agreed_and_read_back():

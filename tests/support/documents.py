@@ -30,7 +30,7 @@ _SEPARATORS = frozenset("|&;<>()")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block of a document: where it begins, its language, its text, and why it is not run (empty: it is)."""
+    """A fenced block of a document: where it begins, language, title, text, and why it is not run (empty: it is)."""
 
     path: Path
     line: int
@@ -47,9 +47,9 @@ def blocks(path: Path) -> list[Block]:
     """Return the fenced blocks of a Markdown file."""
     text, found = path.read_text("utf-8"), []
     for match in _BLOCK.finditer(text):
-        language, _, title = match["head"].partition(" ")
+        language, _, title = match["head"].partition(' title="')
         line = text.count("\n", 0, match.start("head")) + 1
-        found.append(Block(path, line, language, title, match["text"], match["excuse"] or ""))
+        found.append(Block(path, line, language, title.rstrip('"'), match["text"], match["excuse"] or ""))
     return found
 
 
