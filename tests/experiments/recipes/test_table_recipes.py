@@ -11,6 +11,7 @@ import pytest
 from experiments.measure.metrics import FAMILIES, METRICS
 from experiments.recipes.recipe import Recipe, load_recipe
 from fairseq_localattn.models.architectures import baseline_of, localattn_architectures
+from support.recipes import values
 from support.tables.paper_numbers import NUMBERS, QUOTED
 from support.tables.rows import (
     BASES,
@@ -25,7 +26,6 @@ from support.tables.rows import (
     row,
     sizes_of,
     source_of,
-    values,
 )
 
 TRAINED = [name for name in ROWS if row(name).architecture]
