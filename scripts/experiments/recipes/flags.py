@@ -35,27 +35,21 @@ def expand(recipe: Recipe, section: str) -> tuple[str, ...]:
     """
     entries, arch = recipe.section(section), recipe.architecture
     for key, entry in entries.items():
-        where = entry.where
         if key in RESERVED:
-            raise RecipeError(f"{where}: {key} is set by the runner, not by a recipe")
+            raise RecipeError(f"{entry.where}: {key} is set by the runner, not by a recipe")
         if SIZE_KEY.fullmatch(key):
-            raise RecipeError(
-                f"{where}: {key} is a model size: sizes stand in the architecture ({arch}), not in a recipe"
-            )
+            why = f"sizes stand in the architecture ({arch}), not in a recipe"
+            raise RecipeError(f"{entry.where}: {key} is a model size: {why}")
     fixed = ["DATA", "--user-dir", str(USER_DIR)] + (["--arch", arch] if section == "train" else ["--path", "MODEL"])
     actions = _fairseq_actions(recipe, section, fixed)
     argv: list[str] = []
     places: dict[str, str] = {}
     for key, entry in entries.items():
-        option = "--" + key.replace("_", "-")
-        action = actions.get(option) or actions.get("--" + key)
-        if action is None:
-            names = [name[2:].replace("-", "_") for name in actions if name.startswith("--")]
-            raise RecipeError(
-                f"{entry.where}: {command_of(section)} has no flag {key!r} for {arch}{nearest(key, names)}"
-            )
-        option = option if option in actions else "--" + key
-        argv += _flag_argv(entry.where, option, action, entry.value)
+        option = next((name for name in ("--" + key.replace("_", "-"), "--" + key) if name in actions), None)
+        if option is None:
+            close = nearest(key, [name[2:].replace("-", "_") for name in actions if name.startswith("--")])
+            raise RecipeError(f"{entry.where}: {command_of(section)} has no flag {key!r} for {arch}{close}")
+        argv += _flag_argv(entry.where, option, actions[option], entry.value)
         places[option] = entry.where
     try:
         _parse(section, fixed + argv, known=False)

@@ -188,7 +188,7 @@ def test_quoted_systems_are_numbers_without_a_recipe(tmp_path: Path) -> None:
     assert (table.rows("full"), table.quoted) == (["a"], {"Local (2018)": {"tokenised_bleu": 28.5}})
     with pytest.raises(RecipeError, match=r"table1.yaml: a table needs the key 'rows'"):
         read(tmp_path, "extends: base/full.yaml\n")
-    with pytest.raises(RecipeError, match=r"table2.yaml:6: tokenised_bleu must be a number, not 'high'"):
+    with pytest.raises(RecipeError, match=r"table2.yaml:6: quoted: .* tokenised_bleu must be a number, not 'high'"):
         read(tmp_path, text.replace("28.5", "high"), "table2")
 
 

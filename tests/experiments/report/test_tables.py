@@ -162,8 +162,8 @@ def test_every_metric_of_the_rows_has_a_name() -> None:
     found = {
         metric_name(metric)
         for each in tables
-        for row in papers.rows_of(each)
-        for metric in (*row.paper, *(row.metric(scale) for scale in row.recipes))
+        for row in (papers.Row(each, name) for name in each.sources)
+        for metric in (*row.paper, *map(row.metric, papers.SCALES))
     }
     assert [name for name in sorted(found) if "_" in name] == []
     assert {"BLEU, tokenised", "average: BLEU, several references", "attention within 2, layer 3 (%)"} <= found
