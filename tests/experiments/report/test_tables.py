@@ -12,7 +12,7 @@ from experiments.measure.metrics import metric_name
 from experiments.recipes.tables import find_table, tables_of
 from experiments.recipes.tables import papers as all_papers
 from experiments.report import pages, papers, speed
-from support.tables.files import HEAD, TWO_ROWS, csv_of, line, table_file
+from support.tables.files import TWO_ROWS, csv_of, line, table_file
 
 
 def table(root: Path, name: str) -> str:
@@ -125,37 +125,6 @@ def test_rows_of_other_settings_stand_apart(tmp_path: Path) -> None:
     assert cells(table(tmp_path, "man/table1"))[1][0] == "DMAN / SAN (`transformer_man_medium`)"
 
 
-def test_metrics_of_a_family(tmp_path: Path) -> None:
-    """BLEU by length, locality and probing: what was measured, the fewer as columns, with the paper's number."""
-    rows = "".join(f"  r{n}: {{label: r{n}, architecture: transformer_tiny}}\n" for n in range(3))
-    paper = "{bleu_10_20: 30, bleu_50: 20.5}"
-    zz = f"  zz: {{label: zz, architecture: transformer_tiny, paper: {paper}}}\n"
-    table_file(tmp_path, f"{HEAD}metric: bleu_by_length\nrows:\n{zz}{rows}", "man/fig2")
-    assert table(tmp_path, "man/fig2") == "Not trained ([rows](../configs/man/fig2.yaml)): zz; r0; r1; r2."
-    sizes = {20: 10, 0: 300, 10: 200, 30: 9}  # sentences: a group of nine is not shown
-    lines = [
-        line("zz", 1, f"bleu_{a}_{a + 10}", 30 + a, scale="small", signature=f"tok:none|sentences:{size}")
-        for a, size in sizes.items()
-    ]
-    csv_of(tmp_path, *lines, table="man/fig2")
-    assert table(tmp_path, "man/fig2") == (
-        "| small scale, captions (the paper) | zz |\n|---|---|\n| BLEU, 1 to 10 words | 30.00 |\n"
-        "| BLEU, 11 to 20 words | 40.00 (30.0) |\n| BLEU, 21 to 30 words | 50.00 |\n\n"
-        "Not trained ([rows](../configs/man/fig2.yaml)): r0; r1; r2."
-    )
-    csv_of(
-        tmp_path,
-        *(line(f"r{n}", 1, "bleu_0_10", 31, scale="small") for n in (0, 1)),
-        line("zz", 1, "bleu_10_20", 40, scale="small"),
-        table="man/fig2",
-    )
-    assert cells(table(tmp_path, "man/fig2"))[:3] == [
-        ["zz", "—", "40.00 (30.0)"],
-        ["r0", "31.00", "—"],
-        ["r1", "31.00", "—"],
-    ]
-
-
 def test_every_metric_of_the_rows_has_a_name() -> None:
     """All numbers that the repository's tables take from the papers are named as one reads them."""
     tables = [find_table(paper, name) for paper in all_papers() for name in tables_of(paper)]
@@ -167,26 +136,3 @@ def test_every_metric_of_the_rows_has_a_name() -> None:
     }
     assert [name for name in sorted(found) if "_" in name] == []
     assert {"BLEU, tokenised", "average: BLEU, several references", "attention within 2, layer 3 (%)"} <= found
-
-
-# --- the summary
-
-
-def test_summary_has_a_line_for_each_paper(tmp_path: Path) -> None:
-    """Main rows at small scale, with the paper's gain; rows that are not measured are not there."""
-    text = TWO_ROWS.replace("  man:", "  iwslt14_man_full:")
-    table_file(tmp_path, text)
-    csv_of(
-        tmp_path,
-        line("transformer", 1, "sacrebleu", 35.00, scale="small"),
-        line("iwslt14_man_full", 2, "sacrebleu", 36.00, difference="1.50", p="0.0001", scale="small", date="2026"),
-        line("iwslt14_man_full", 1, "sacrebleu", 34.80, difference="-0.20", p="0.2507", scale="small", date="2026"),
-        line("iwslt14_man_full", 3, "sacrebleu", 99, difference="9", scale="small", settings="bb", date="2025"),
-        line("iwslt14_man_full", 1, "tokenised_bleu", 36.00, difference="1.50", p="0.0001"),
-    )
-    assert table(tmp_path, "summary") == (
-        "| paper | idea | architecture | gain, paper | gain, here | BLEU, here | seeds | results |\n"
-        "|---|---|---|---|---|---|---|---|\n"
-        "| [MAN](docs/papers/man.md) | a learned mask over distances, before the self-attention | `transformer_man`"
-        " | +1.9 | +0.65 | 35.40 (±0.85) | 2 | [man](results/man.md) |"
-    )
