@@ -86,11 +86,6 @@ FIGURES = (
 )
 
 
-def figures_of(paper: str) -> list[Figure]:
-    """Return the figures of a paper."""
-    return [figure for figure in FIGURES if figure.paper == paper]
-
-
 def find_figure(paper: str, name: str) -> Figure:
     """Return a figure by its names. Raises RecipeError."""
     key, known = f"{paper}/{name}", [figure.key for figure in FIGURES]

@@ -73,9 +73,7 @@ class Recipe:
     are its summary, without a model. ``probing``: 'pre-trained' or 'scratch', with trees in ``trees``.
     """
 
-    path: Path
     where: str
-    name: str = ""
     label: str = ""
     description: str = ""
     architecture: str = ""
@@ -122,7 +120,7 @@ class Recipe:
         return replace(self, **changed)
 
 
-KEYS = tuple(f.name for f in fields(Recipe) if f.name not in ("path", "where", "name"))
+KEYS = tuple(f.name for f in fields(Recipe) if f.name != "where")
 CHOICES = {"hardware": ("cpu", "gpu"), "checkpoint": ("last", "best"), "probing": ("", "pre-trained", "scratch")}
 POSITIVE = ("gpus", "threads", "jobs", "lead")
 KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", tuple: "a list"}
@@ -187,7 +185,7 @@ def read_file(path: Path, extended_by: tuple[Path, ...] = ()) -> Layer:
     return merge(base, read_layer(items))
 
 
-def make_recipe(layer: Layer, *, path: Path, where: str, name: str = "") -> Recipe:
+def make_recipe(layer: Layer, where: str) -> Recipe:
     """Return the recipe of a layer, with every value of the type that ``Recipe`` gives it. Raises RecipeError."""
     values = dict(layer)
     data = values.pop("data", None)
@@ -195,7 +193,7 @@ def make_recipe(layer: Layer, *, path: Path, where: str, name: str = "") -> Reci
     for key in ("paper", "sizes"):
         if key in values:
             values[key] = Entry(values[key], where)
-    found = _build(Recipe, values, where, {"path": path, "where": where, "name": name, **sections})
+    found = _build(Recipe, values, where, {"where": where, **sections})
     if data is not None:
         found = replace(found, data=_build(Data, data, where, {}))
         _check_data(found.corpus, data)
@@ -279,5 +277,4 @@ def _check(found: Recipe, values: Mapping[str, Entry]) -> None:
 
 def load_recipe(path: str | Path) -> Recipe:
     """Return the recipe of a file (expand() checks its flags). Raises RecipeError."""
-    path = Path(path)
-    return make_recipe(read_file(path), path=path, where=str(path), name=path.stem)
+    return make_recipe(read_file(Path(path)), str(path))

@@ -110,7 +110,7 @@ class Table:
     def recipe(self, row: str, scale: str) -> Recipe:
         """Return the recipe of a row at a scale of LAYERS, with the row's own architecture. Raises RecipeError."""
         source = self.sources[row]
-        found = make_recipe(source.layer(scale), path=self.path, where=source.where, name=row)
+        found = make_recipe(source.layer(scale), source.where)
         for key in ("label", "metric", "data", *(() if found.lead else ("architecture",))):
             if not getattr(found, key):
                 raise RecipeError(f"{source.where}: the row {row} needs the key {key!r}")

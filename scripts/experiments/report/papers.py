@@ -17,7 +17,7 @@ from experiments.measure.bleu import FEWEST, group_size
 from experiments.measure.csv_files import Line, read_lines
 from experiments.measure.generated import ScoreError
 from experiments.measure.metrics import FAMILIES, metric_name
-from experiments.recipes.catalogue import FOLDER, Figure, figures_of
+from experiments.recipes.catalogue import FIGURES, FOLDER, Figure
 from experiments.recipes.nodes import natural
 from experiments.recipes.recipe import Recipe
 from experiments.recipes.tables import PAPERS, Table, find_table, load_table, tables_of
@@ -299,23 +299,25 @@ def pictures(root: Path, figure: Figure) -> list[str]:
         scale = path.stem.rpartition("_")[2]
         files = f"{FOLDER}/{path.stem}.csv", f"{figure.paper}/{figure.name}.csv"  # of weights, of scores
         numbers = "".join(f" [Numbers]({name})." for name in files if (root / "results" / name).is_file())
-        title = f"Figure {figure.name.removeprefix('fig')}, {scale} scale"
-        found.append(f"![{title}]({FOLDER}/{path.name})\n\n*{scale.capitalize()} scale. {figure.caption}*{numbers}")
+        picture = f"![{title(figure.name)}, {scale} scale]({FOLDER}/{path.name})"
+        found.append(f"{picture}\n\n*{scale.capitalize()} scale. {figure.caption}*{numbers}")
     return found
 
 
 def all_tables(root: Path, paper: str) -> str:
     """Return all tables and figures of a paper, each under its heading; a figure that is drawn stands for its table."""
-    parts = []
-    for name in tables_of(paper, root / "configs"):
-        about = load_table(root / "configs" / paper / f"{name}.yaml").title.partition(": ")[2]
-        about = re.split(r"\.$|\. (?=[A-Z])", about)[0]
-        heading = title(name) + (f": {about}" if about else "")
-        drawn = [text for figure in figures_of(paper) if figure.name == name for text in pictures(root, figure)]
-        parts.append("\n\n".join([f"### {heading}", *(drawn or [table_of_paper(root, paper, name)])]))
-    for figure in figures_of(paper):
-        if figure.rows and (drawn := pictures(root, figure)):
-            parts.append("\n\n".join([f"### {title(figure.name)}: {figure.about}", *drawn]))
+    parts, tables = [], tables_of(paper, root / "configs")
+    figures = {figure.name: figure for figure in FIGURES if figure.paper == paper}
+    for name in dict.fromkeys([*tables, *figures]):
+        drawn = pictures(root, figures[name]) if name in figures else []
+        if name in tables:
+            about = load_table(root / "configs" / paper / f"{name}.yaml").title.partition(": ")[2]
+            about = re.split(r"\.$|\. (?=[A-Z])", about)[0]
+            drawn = drawn or [table_of_paper(root, paper, name)]
+        else:
+            about = figures[name].about
+        if drawn:
+            parts.append("\n\n".join([f"### {title(name)}" + (f": {about}" if about else ""), *drawn]))
     return "\n\n".join(parts)
 
 

@@ -100,7 +100,7 @@ def test_extends_replaces_and_removes(tmp_path: Path) -> None:
     base = write(tmp_path, BASE, "base.yaml")
     child = "extends: base.yaml\nseeds: [7]\ntrain:\n  max_update: 9\n  lr: null\n  drop: 1\n"
     found = load(tmp_path, child)
-    assert (found.flag("train", "max_update"), found.seeds, found.name) == (9, (7,), "r")
+    assert (found.flag("train", "max_update"), found.seeds) == (9, (7,))
     assert "lr" not in found.train and found.flag("generate", "beam") == 5
     assert found.train["max_tokens"].where == f"{base}:10"
     with pytest.raises(RecipeError, match=rf"{tmp_path / 'r.yaml'}:6: .* no flag 'drop'"):

@@ -125,6 +125,14 @@ def test_rows_of_other_settings_stand_apart(tmp_path: Path) -> None:
     assert cells(table(tmp_path, "man/table1"))[1][0] == "DMAN / SAN (`transformer_man_medium`)"
 
 
+def test_bleu_of_few_sentences_is_not_shown(tmp_path: Path) -> None:
+    table_file(tmp_path, TWO_ROWS.replace("baseline:", "metric: bleu_by_length\nbaseline:"))
+    signatures = {"bleu_0_10": "tok:none|sentences:10", "bleu_10_20": "tok:none|sentences:9"}
+    csv_of(tmp_path, *(line("man", 1, metric, 30, signature=of) for metric, of in signatures.items()))
+    header = "| full scale,  (the paper) | BLEU, 1 to 10 words |"
+    assert table(tmp_path, "man/table1").startswith(header)
+
+
 def test_every_metric_of_the_rows_has_a_name() -> None:
     """All numbers that the repository's tables take from the papers are named as one reads them."""
     tables = [find_table(paper, name) for paper in all_papers() for name in tables_of(paper)]
