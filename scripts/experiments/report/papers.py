@@ -36,6 +36,8 @@ from experiments.report.text import (
 
 SCALES = ALL_SCALES[1:]  # those with results
 SAME_AS_BASELINE = ("scale", "metric", "seed", "updates", "batch_tokens")  # columns in which a line has to be like it
+# Every mechanism on the same data, with the same sizes and updates.
+RANKING = "comparisons/mechanisms"
 # The rows of the table in README.md, at small scale: PAPER/TABLE/ROW, with the paper's idea and the model.
 SUMMARY = {
     "mma/table2/mma": ("heads that see all, nearby, earlier or later words", "transformer_mma"),
@@ -349,3 +351,13 @@ def summary_table(root: Path) -> str:
         raise ScoreError(f"{root / 'results'}: nothing of the summary has been measured")
     heading = ["paper", "idea", "architecture", "gain, paper", "gain, here", "BLEU, here", "seeds", "results"]
     return markdown(heading, cells)
+
+
+def ranking_table(root: Path, scale: str = "small") -> str:
+    """Return the rows of RANKING that were trained at a scale, the best first."""
+    entries = newest_entries(root, load_table(root / "configs" / f"{RANKING}.yaml"))
+    measured = {entry.label: lines for entry in entries if (lines := entry.at(scale))}
+    ranked = sorted(measured, key=lambda label: -mean_score(measured[label]))
+    seeds, cells = scores_of_seeds([measured[label] for label in ranked])
+    rows = [[label, score, mean_gain(measured[label])] for label, score in zip(ranked, cells, strict=True)]
+    return markdown(("mechanism", f"BLEU ({seeds})", "gain"), rows)

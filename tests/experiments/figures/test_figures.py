@@ -161,7 +161,7 @@ def test_rows_of_weights_are_there_at_each_scale() -> None:
             assert [row.key for row in weights.rows_of(figure, scale)] == [
                 f"{figure.paper}/{key}" for key in figure.rows
             ]
-    with pytest.raises(RecipeError, match="^mma fig3: the row table2/mma has no scale tiny$"):
+    with pytest.raises(RecipeError, match=r"table2.yaml:\d+: the row mma has no scale tiny, only smoke, small, full$"):
         weights.rows_of(find_figure("mma", "fig3"), "tiny")
 
 
