@@ -31,12 +31,8 @@ from support.recipes import values
 
 CONFIGS = ROOT / "configs"
 PAPERS = ("man", "diffwin", "csan", "mma", "mgsa")
-BASES = {  # recipes that tables extend, at full scale: of one paper, and of several
-    path.relative_to(CONFIGS).with_suffix("").as_posix(): path
-    for folder in ("base", *(f"{p}/base" for p in PAPERS))
-    for path in CONFIGS.glob(f"{folder}/*.yaml")
-}
-SMALL = {path.stem: path for path in CONFIGS.glob("scales/small/*.yaml")}
+# Recipes that tables extend: at full scale of several papers and of one, and at small scale.
+BASES = [path for folder in ("base", "*/base", "scales/small") for path in sorted(CONFIGS.glob(f"{folder}/*.yaml"))]
 TABLES = {f"{paper}/{name}": find_table(paper, name) for paper in PAPERS for name in tables_of(paper)}
 _PLACES = {f"{name}_{row}": (table, row) for name, table in TABLES.items() for row in table.sources}
 ROWS = sorted(name for name, (table, row) in _PLACES.items() if row in table.rows("full"))
