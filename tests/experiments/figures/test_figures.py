@@ -120,8 +120,8 @@ def test_a_figure_of_scores(bench: Bench, capsys: pytest.CaptureFixture[str]) ->
     other = bench.results / "other.pdf"
     assert run(bench, "fig2", "--scale", "small", "--plot", other) == 0 and other.stat().st_size > 5000
     _, ledger = table.run_table(table.parse_args([*arguments(bench, "fig2"), "--scale", "small"]))
-    found = {each.name: len(each.values("bleu_0_10")) for each in scores.systems_of(ledger)}
-    assert found == {"plain": 2, "mma": 2}
+    seeds = {each.name: len(each.values("bleu_0_10")) for each in scores.systems_of(ledger)}
+    assert seeds == {"plain": 2, "mma": 2}
     path = bench.results / "mma" / "fig2.csv"
     path.write_text(path.read_text().splitlines(keepends=True)[0])
     with pytest.raises(scores.ScoreError, match="fig2.csv: has no line of these rows at the scale"):

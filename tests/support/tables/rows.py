@@ -89,7 +89,7 @@ def build(name: str) -> nn.Module:
         if found.probing == "scratch":
             own = (item for item in values(found, "train").items() if item[0].startswith("mgsa_"))
             flags = [f"--{key.replace('_', '-')}={value}" for key, value in own]
-            data = SimpleNamespace(dictionary=source, phrase_levels=LEVELS, folder=Path("DATA"))
+            data: Any = SimpleNamespace(dictionary=source, phrase_levels=LEVELS, folder=Path("DATA"))
             return new_encoder(architecture_options(architecture, flags), data)
         words = ["DATA", "--user-dir", str(USER_DIR), "--arch", architecture]
         words += expand(found, "train")
