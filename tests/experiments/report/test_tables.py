@@ -133,6 +133,14 @@ def test_bleu_of_few_sentences_is_not_shown(tmp_path: Path) -> None:
     assert table(tmp_path, "man/table1").startswith(header)
 
 
+def test_what_was_not_measured_or_drawn_is_not_there(tmp_path: Path) -> None:
+    table_file(tmp_path, TWO_ROWS.replace("  man:", "  iwslt14_man_full:"))
+    table_file(tmp_path, TWO_ROWS.replace("  man:", "  mma:"), "mma/table2")
+    csv_of(tmp_path, line("iwslt14_man_full", 1, "sacrebleu", 36, scale="small"))
+    assert [row[0] for row in cells(table(tmp_path, "summary"))] == ["[MAN](docs/papers/man.md)"]
+    assert "### Figure" not in table(tmp_path, "mma")
+
+
 def test_every_metric_of_the_rows_has_a_name() -> None:
     """All numbers that the repository's tables take from the papers are named as one reads them."""
     tables = [find_table(paper, name) for paper in all_papers() for name in tables_of(paper)]
