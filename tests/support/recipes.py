@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from experiments.recipes import tables
+from experiments.recipes.recipe import Recipe
 
 ARCH = "transformer_localattn_tiny"
 BASE = f"""\
@@ -36,6 +38,11 @@ def write(folder: Path, text: str, name: str = "r.yaml") -> Path:
 def with_flag(flag: str, section: str = "train") -> str:
     """Return BASE with another flag, which then stands on line 4 (train) or 15 (generate)."""
     return BASE.replace(f"{section}:\n", f"{section}:\n  {flag}\n")
+
+
+def values(found: Recipe, section: str) -> dict[str, Any]:
+    """Return the flags of a section as the recipe states them."""
+    return {key: entry.value for key, entry in found.section(section).items()}
 
 
 def write_table(root: Path, name: str, text: str) -> Path:

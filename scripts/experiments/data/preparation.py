@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,12 +33,7 @@ def prepared(recipe: Recipe, out: Path) -> Prepared:
     data = recipe.corpus
     if not (ROOT / data.prepare).exists():
         raise RecipeError(f"{recipe.where}: {data.prepare}: no such script")
-    options = list(data.options)
-    for option in ("--trees", "--tree-files"):
-        if option in options:
-            at = options.index(option)
-            del options[at : at + 2]
-    digest = hashlib.sha256(repr(options).encode())
+    digest = hashlib.sha256(repr(without_trees(data.options)).encode())
     generator = ROOT / "data-prep" / "corpora" / Path(data.prepare).stem.removeprefix("prepare_")
     for path in sorted([*generator.glob("*.py"), *generator.glob("words/*.tsv")]):
         digest.update(path.read_bytes())
@@ -49,6 +46,12 @@ def prepared(recipe: Recipe, out: Path) -> Prepared:
     )
 
 
+def without_trees(words: Sequence[str]) -> list[str]:
+    """Return options, or a command, without those of trees, each of which has a value."""
+    trees = ("--trees", "--tree-files")
+    return [word for before, word in itertools.pairwise(("", *words)) if word not in trees and before not in trees]
+
+
 def local_folder(data: Data, given: str | None) -> Path | None:
     """Return the local copy of a corpus. Raises RecipeError.
 
@@ -59,9 +62,8 @@ def local_folder(data: Data, given: str | None) -> Path | None:
         raise RecipeError(f"--local {given}: {data.name} takes no folder")
     for value, origin in ((given, "--local "), (os.environ.get(data.variable), f"{data.variable}=")):
         if value and not Path(value).is_dir():
-            raise RecipeError(
-                f"{origin}{value}: no such folder; give the folder that holds {data.name} (train.* and so on)"
-            )
+            give = f"give the folder that holds {data.name} (train.* and so on)"
+            raise RecipeError(f"{origin}{value}: no such folder; {give}")
         if value:
             return Path(value).resolve()
     folder = ROOT / data.local
@@ -89,11 +91,10 @@ class Corpus:
             if source is None:
                 where = f"--local DIR or ${data.variable}" if data.variable else "--local DIR"
                 raise RecipeError(f"{self.recipe.where}: {data.name}: give its folder with {where}")
-            return self._bash([option.replace("{local}", str(source)) for option in options])
-        return self._bash([*options, *(["--local", str(source)] if source else [])])
-
-    def _bash(self, options: list[str]) -> list[str]:
-        return ["bash", str(ROOT / self.recipe.corpus.prepare), str(self.data.folder), *options]
+            options = [option.replace("{local}", str(source)) for option in options]
+        elif source:
+            options += ["--local", str(source)]
+        return ["bash", str(ROOT / data.prepare), str(self.data.folder), *options]
 
     def commands(self) -> list[list[str]]:
         """Return what prepares the data, in order; of a mini corpus its text and its trees as well."""
@@ -102,10 +103,9 @@ class Corpus:
             return [last]
         found = [mini_corpus_argv(self.name, self.mini)]
         if "--trees" in last:
-            at = last.index("--trees")
-            language, trees = last[at + 1], last[last.index("--tree-files") + 1]
-            without = [w for n, w in enumerate(last) if n not in (at, at + 1) and w not in ("--tree-files", trees)]
-            found += [without, [sys.executable, str(MINI_TREES), str(self.data.folder / "tok"), language, trees]]
+            language, trees = (last[last.index(option) + 1] for option in ("--trees", "--tree-files"))
+            mini_trees = [sys.executable, str(MINI_TREES), str(self.data.folder / "tok"), language, trees]
+            found += [without_trees(last), mini_trees]
         return [*found, last]
 
     def prepare(self, progress: Progress, after: float) -> None:

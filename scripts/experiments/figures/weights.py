@@ -27,8 +27,6 @@ def rows_of(figure: Figure, scale: str) -> list[Row]:
     for key in figure.rows:
         name, _, row = key.partition("/")
         table = find_table(figure.paper, name)
-        if row not in table.rows(scale):
-            raise RecipeError(f"{figure.paper} {figure.name}: the row {key} has no scale {scale}")
         found.append(Row(table, row, recipe_at(table, row, scale)))
     return found
 

@@ -36,9 +36,9 @@ class Figure:
         """PAPER/NAME."""
         return f"{self.paper}/{self.name}"
 
-    def path(self, results: Path, scale: str, kind: str = "png") -> Path:
-        """Return the path of the picture, or of the numbers of the weights (kind ``csv``)."""
-        return results / FOLDER / f"{self.paper}_{self.name}_{scale}.{kind}"
+    def path(self, results: Path, scale: str) -> Path:
+        """Return the path of the picture; that of the numbers of weights ends in .csv instead."""
+        return results / FOLDER / f"{self.paper}_{self.name}_{scale}.png"
 
 
 GAPS = "BLEU of the n-grams of one length alone (x), less the baseline's of the same seed. Bars: means; dots: seeds."
@@ -84,11 +84,6 @@ FIGURES = (
         options=("--site", "cross"),
     ),
 )
-
-
-def figures_of(paper: str) -> list[Figure]:
-    """Return the figures of a paper."""
-    return [figure for figure in FIGURES if figure.paper == paper]
 
 
 def find_figure(paper: str, name: str) -> Figure:

@@ -7,10 +7,10 @@ import contextlib
 import functools
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from experiments.recipes.nodes import RecipeError, nearest
+from experiments.recipes.nodes import Entry, RecipeError, nearest
 from experiments.recipes.recipe import Recipe
 from experiments.system.checkout import USER_DIR
 
@@ -35,28 +35,22 @@ def expand(recipe: Recipe, section: str) -> tuple[str, ...]:
     """
     entries, arch = recipe.section(section), recipe.architecture
     for key, entry in entries.items():
-        where = entry.where
         if key in RESERVED:
-            raise RecipeError(f"{where}: {key} is set by the runner, not by a recipe")
+            raise RecipeError(f"{entry.where}: {key} is set by the runner, not by a recipe")
         if SIZE_KEY.fullmatch(key):
-            raise RecipeError(
-                f"{where}: {key} is a model size: sizes stand in the architecture ({arch}), not in a recipe"
-            )
+            why = f"sizes stand in the architecture ({arch}), not in a recipe"
+            raise RecipeError(f"{entry.where}: {key} is a model size: {why}")
     fixed = ["DATA", "--user-dir", str(USER_DIR)] + (["--arch", arch] if section == "train" else ["--path", "MODEL"])
     actions = _fairseq_actions(recipe, section, fixed)
     argv: list[str] = []
-    places: dict[str, str] = {}
+    places: dict[str, Entry] = {}
     for key, entry in entries.items():
-        option = "--" + key.replace("_", "-")
-        action = actions.get(option) or actions.get("--" + key)
-        if action is None:
-            names = [name[2:].replace("-", "_") for name in actions if name.startswith("--")]
-            raise RecipeError(
-                f"{entry.where}: {command_of(section)} has no flag {key!r} for {arch}{nearest(key, names)}"
-            )
-        option = option if option in actions else "--" + key
-        argv += _flag_argv(entry.where, option, action, entry.value)
-        places[option] = entry.where
+        option = next((name for name in ("--" + key.replace("_", "-"), "--" + key) if name in actions), None)
+        if option is None:
+            close = nearest(key, [name[2:].replace("-", "_") for name in actions if name.startswith("--")])
+            raise RecipeError(f"{entry.where}: {command_of(section)} has no flag {key!r} for {arch}{close}")
+        argv += _flag_argv(entry.where, option, actions[option], entry.value)
+        places[option] = entry
     try:
         _parse(section, fixed + argv, known=False)
     except (RefusedError, ValueError, SyntaxError, NameError) as error:
@@ -82,15 +76,6 @@ def _flag_argv(where: str, option: str, action: argparse.Action, value: Any) -> 
     return [f"{option}={value}"] if str(value).startswith("-") else [option, str(value)]
 
 
-def _parser(section: str) -> argparse.ArgumentParser:
-    from fairseq import options
-
-    # get_parser reads sys.argv for --user-dir; the import below has done that already.
-    if section == "eval_lm":
-        return options.get_eval_lm_parser()
-    return options.get_training_parser() if section == "train" else options.get_generation_parser()
-
-
 class RefusedError(Exception):
     pass
 
@@ -101,8 +86,10 @@ def _parse(
     """Run fairseq's two-pass parsing. Raises RefusedError with the parser's message instead of leaving the process."""
     from fairseq import options, utils
 
-    utils.import_user_module(argparse.Namespace(user_dir=argv[argv.index("--user-dir") + 1]))
-    parser = _parser(section)
+    utils.import_user_module(argparse.Namespace(user_dir=str(USER_DIR)))
+    # get_*_parser reads sys.argv for --user-dir; the import above has done that already.
+    of_section = {"train": options.get_training_parser, "generate": options.get_generation_parser}
+    parser: argparse.ArgumentParser = of_section.get(section, options.get_eval_lm_parser)()
 
     def refuse(message: str) -> None:
         raise RefusedError(message)
@@ -117,17 +104,11 @@ def _fairseq_actions(recipe: Recipe, section: str, fixed: list[str]) -> dict[str
     from fairseq.registry import REGISTRIES
 
     entries = recipe.section(section)
-    chosen: list[str] = []
-    places: dict[str, str] = {}
-    for key in ("task", *REGISTRIES):
-        if key in entries:
-            option = "--" + key.replace("_", "-")
-            chosen += [option, str(entries[key].value)]
-            places[option] = entries[key].where
+    chosen = {"--" + key.replace("_", "-"): entries[key] for key in ("task", *REGISTRIES) if key in entries}
     try:
-        return _actions(section, (*fixed, *chosen))
+        return _actions(section, (*fixed, *(f"{option}={entry.value}" for option, entry in chosen.items())))
     except RefusedError as error:
-        raise _at_line(recipe, section, str(error), places) from None
+        raise _at_line(recipe, section, str(error), chosen) from None
 
 
 @functools.cache  # rows differ in few of these
@@ -137,8 +118,8 @@ def _actions(section: str, argv: tuple[str, ...]) -> dict[str, argparse.Action]:
     return found
 
 
-def _at_line(recipe: Recipe, section: str, message: str, places: dict[str, str]) -> RecipeError:
+def _at_line(recipe: Recipe, section: str, message: str, places: Mapping[str, Entry]) -> RecipeError:
     """Return the error at the line of a flag that the message names; else at that of the recipe."""
     named = re.findall(r"--[\w-]+", message)
-    where = next((places[option] for option in named if option in places), recipe.where)
+    where = next((places[option].where for option in named if option in places), recipe.where)
     return RecipeError(f"{where}: {command_of(section)}: {message}")

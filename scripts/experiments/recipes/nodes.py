@@ -7,6 +7,7 @@ no more than MOST_BYTES.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,9 +53,8 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event = self.peek_event()
         if isinstance(event, yaml.AliasEvent):
-            raise RecipeError(
-                f"{_place(self.path, event)}: *{event.anchor}: no aliases in a recipe; write the value again"
-            )
+            said = f"*{event.anchor}: no aliases in a recipe; write the value again"
+            raise RecipeError(f"{_place(self.path, event)}: {said}")
         if getattr(event, "tag", None):
             raise RecipeError(f"{_place(self.path, event)}: {event.tag}: no tags in a recipe")
         return super().compose_node(parent, index)
@@ -64,14 +64,11 @@ def read_text(path: Path) -> str:
     """Return the text of a YAML file, without a byte-order mark. Raises RecipeError."""
     try:
         if not path.is_file():
-            raise RecipeError(
-                f"{path}: cannot be read: {'it is no file' if path.exists() else 'there is no such file'}"
-            )
+            why = "it is no file" if path.exists() else "there is no such file"
+            raise RecipeError(f"{path}: cannot be read: {why}")
         with path.open("rb") as stream:
             data = stream.read(MOST_BYTES + 1)
-    except (OSError, ValueError) as error:
-        if isinstance(error, RecipeError):
-            raise
+    except OSError as error:
         raise RecipeError(f"{path}: cannot be read: {error}") from None
     if len(data) > MOST_BYTES:
         raise RecipeError(f"{path}: larger than {MOST_BYTES:,} bytes: this is no recipe")
@@ -142,6 +139,11 @@ def file_beside(path: Path, entry: Entry) -> Path | None:
         return found if found.is_file() else None
     except (OSError, ValueError):  # a name that is too long, or has a NUL
         return None
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """Return a key that sorts names as one reads them: window_3 before window_11."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name) if part]
 
 
 def nearest(word: str, words: Iterable[str]) -> str:

@@ -73,9 +73,7 @@ class Recipe:
     are its summary, without a model. ``probing``: 'pre-trained' or 'scratch', with trees in ``trees``.
     """
 
-    path: Path
     where: str
-    name: str = ""
     label: str = ""
     description: str = ""
     architecture: str = ""
@@ -122,7 +120,7 @@ class Recipe:
         return replace(self, **changed)
 
 
-KEYS = tuple(f.name for f in fields(Recipe) if f.name not in ("path", "where", "name"))
+KEYS = tuple(f.name for f in fields(Recipe) if f.name != "where")
 CHOICES = {"hardware": ("cpu", "gpu"), "checkpoint": ("last", "best"), "probing": ("", "pre-trained", "scratch")}
 POSITIVE = ("gpus", "threads", "jobs", "lead")
 KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", tuple: "a list"}
@@ -187,7 +185,7 @@ def read_file(path: Path, extended_by: tuple[Path, ...] = ()) -> Layer:
     return merge(base, read_layer(items))
 
 
-def make_recipe(layer: Layer, *, path: Path, where: str, name: str = "") -> Recipe:
+def make_recipe(layer: Layer, where: str) -> Recipe:
     """Return the recipe of a layer, with every value of the type that ``Recipe`` gives it. Raises RecipeError."""
     values = dict(layer)
     data = values.pop("data", None)
@@ -195,7 +193,7 @@ def make_recipe(layer: Layer, *, path: Path, where: str, name: str = "") -> Reci
     for key in ("paper", "sizes"):
         if key in values:
             values[key] = Entry(values[key], where)
-    found = _build(Recipe, values, where, {"path": path, "where": where, "name": name, **sections})
+    found = _build(Recipe, values, where, {"where": where, **sections})
     if data is not None:
         found = replace(found, data=_build(Data, data, where, {}))
         _check_data(found.corpus, data)
@@ -209,14 +207,14 @@ def _build(kind: type[T], entries: Mapping[str, Entry], where: str, given: Mappi
     for key, entry in entries.items():
         if key not in hints:
             raise RecipeError(f"{entry.where}: unknown key {key!r}{nearest(key, hints)}")
-        values[key] = _typed(hints[key], key, entry)
+        values[key] = typed(hints[key], key, entry)
     for each in fields(kind):  # type: ignore[arg-type]
         if each.default is MISSING and each.default_factory is MISSING and each.name not in values:
             raise RecipeError(f"{where}: {kind.__name__.lower()} needs the key {each.name!r}")
     return kind(**values)
 
 
-def _typed(hint: Any, key: str, entry: Entry) -> Any:
+def typed(hint: Any, key: str, entry: Entry) -> Any:
     """Return the value of an entry as its field's type has it. Raises RecipeError."""
     if isinstance(hint, types.UnionType):  # X | None
         hint = next(each for each in get_args(hint) if each is not type(None))
@@ -225,14 +223,14 @@ def _typed(hint: Any, key: str, entry: Entry) -> Any:
         inner = get_args(hint)[0]
         if not isinstance(value, list):
             raise RecipeError(f"{entry.where}: {key} must be a list, not {value!r}")
-        return tuple(str(each) if inner is str else _typed(inner, key, Entry(each, entry.where)) for each in value)
+        return tuple(str(each) if inner is str else typed(inner, key, Entry(each, entry.where)) for each in value)
     if origin is not None:  # Mapping[str, …]
         inner = get_args(hint)[1]
         if not isinstance(value, dict):
             raise RecipeError(f"{entry.where}: {key} must be a mapping, not {value!r}")
         # Each value of a mapping that was merged name by name has a line of its own.
         entries = {str(n): v if isinstance(v, Entry) else Entry(v, entry.where) for n, v in value.items()}
-        return {n: e.value if inner is Any else _typed(inner, f"{key}: {n}", e) for n, e in entries.items()}
+        return {n: e.value if inner is Any else typed(inner, f"{key}: {n}", e) for n, e in entries.items()}
     fits = isinstance(value, (int, float) if hint is float else hint) and (hint is bool or not isinstance(value, bool))
     if not fits:
         raise RecipeError(f"{entry.where}: {key} must be {KINDS[hint]}, not {value!r}")
@@ -279,5 +277,4 @@ def _check(found: Recipe, values: Mapping[str, Entry]) -> None:
 
 def load_recipe(path: str | Path) -> Recipe:
     """Return the recipe of a file (expand() checks its flags). Raises RecipeError."""
-    path = Path(path)
-    return make_recipe(read_file(path), path=path, where=str(path), name=path.stem)
+    return make_recipe(read_file(Path(path)), str(path))

@@ -31,17 +31,12 @@ def recipe_at(table: Table, row: str, scale: str) -> Recipe:
     if scale == "smoke":
         return smoke(table.recipe(row, "full"))
     recipe = table.recipe(row, scale)
-    if scale == "full" or recipe.lead or table.sources[row].states("architecture", scale):
+    if scale == "full" or recipe.lead or any("architecture" in own for own in table.sources[row].own_layers(scale)):
         return recipe
-    return replace(recipe, architecture=other_size(recipe, SIZES[scale]))
-
-
-def other_size(recipe: Recipe, size: str) -> str:
-    """Return a recipe's architecture in another size. Raises RecipeError for an unknown architecture."""
     from fairseq_localattn.models.architectures import other_size_of  # here, as the import takes seconds
 
     try:
-        return other_size_of(recipe.architecture, size)
+        return replace(recipe, architecture=other_size_of(recipe.architecture, SIZES[scale]))
     except UsageError as error:
         raise RecipeError(f"{recipe.where}: {error}") from None
 
@@ -50,13 +45,9 @@ def smoke(recipe: Recipe) -> Recipe:
     """Return a recipe with the values of configs/scales/smoke.yaml, on the mini corpus."""
     settings = load_recipe(SMOKE)
     for section in ("train", "generate", "eval_lm"):
-        own = recipe.section(section)
-        if own:
-            flags = {
-                key: entry.value
-                for key, entry in settings.section(section).items()
-                if key in own or key not in ONLY_WHERE_GIVEN
-            }
+        if own := recipe.section(section):
+            stated = settings.section(section).items()
+            flags = {key: each.value for key, each in stated if key in own or key not in ONLY_WHERE_GIVEN}
             recipe = recipe.with_flags(section, flags, str(SMOKE))
     data = recipe.corpus
     options = data.options if data.smoke is None else data.smoke
@@ -81,8 +72,7 @@ def narrow_flags(architecture: str, stacks: Sequence[str] = ("encoder", "decoder
     ARCH_CONFIG_REGISTRY[architecture](args)
     flags: list[str] = []
     for stack in stacks:
-        heads = getattr(args, f"{stack}_attention_heads", None)
-        if heads is not None:
+        if heads := getattr(args, f"{stack}_attention_heads", None):
             dim = HEAD_DIM * heads
             flags += [f"--{stack}-embed-dim", str(dim), f"--{stack}-ffn-embed-dim", str(2 * dim)]
     return flags

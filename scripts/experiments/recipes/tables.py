@@ -16,19 +16,19 @@ its architecture, at sample scale the ``_medium`` one. A row may have its own ``
 FILE}``, and its own ``baseline``: a row of this table, TABLE/ROW of the same paper, or null. ``same_as`` begins a row
 with all that another one has, the files of its scales included, but for its baseline. ``sizes`` are those of the full
 scale. ``quoted`` holds the systems that the paper quotes from others and did not train: ``LABEL: {METRIC: NUMBER}``;
-they are shown, never run.
+they are no rows.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-from experiments.recipes.nodes import Entry, RecipeError, compose, file_beside, mapping, nearest, read_text
+from experiments.recipes.nodes import Entry, RecipeError, compose, file_beside, mapping, natural, nearest, read_text
 from experiments.recipes.recipe import (
     CONFIGS,
     FILE_NAME,
@@ -39,6 +39,7 @@ from experiments.recipes.recipe import (
     merge,
     read_file,
     read_layer,
+    typed,
 )
 
 SCALES = ("smoke", "small", "sample", "full")
@@ -81,10 +82,6 @@ class RowSource:
         """Return the layers that do not hold at every scale, but at this one."""
         return [layer for name in LAYERS[scale] for layer in self.own[name]]
 
-    def states(self, key: str, scale: str) -> bool:
-        """Return whether a key stands in a layer that does not hold at every scale, but at this one."""
-        return any(key in layer for layer in self.own_layers(scale))
-
 
 @dataclass(frozen=True, eq=False)
 class Table:
@@ -113,7 +110,7 @@ class Table:
     def recipe(self, row: str, scale: str) -> Recipe:
         """Return the recipe of a row at a scale of LAYERS, with the row's own architecture. Raises RecipeError."""
         source = self.sources[row]
-        found = make_recipe(source.layer(scale), path=self.path, where=source.where, name=row)
+        found = make_recipe(source.layer(scale), source.where)
         for key in ("label", "metric", "data", *(() if found.lead else ("architecture",))):
             if not getattr(found, key):
                 raise RecipeError(f"{source.where}: the row {row} needs the key {key!r}")
@@ -162,7 +159,8 @@ def load_table(path: Path, asked_by: tuple[Path, ...] = ()) -> Table:
         baselines[name] = _baseline(path, row_items) if "baseline" in row_items else default
         if baselines[name] == (path.stem, name):
             baselines[name] = None
-    table = Table(path, _title(path), sources=sources, baselines=baselines, quoted=_quoted(items))
+    quoted = typed(Mapping[str, Mapping[str, float]], "quoted", items["quoted"]) if "quoted" in items else {}
+    table = Table(path, _title(path), sources=sources, baselines=baselines, quoted=quoted)
     for name, baseline in baselines.items():
         if baseline is not None and baseline[0] == path.stem and baseline[1] not in sources:
             raise RecipeError(
@@ -234,18 +232,6 @@ def _baseline(path: Path, items: Mapping[str, Entry]) -> tuple[str, str] | None:
     return table or path.stem, row
 
 
-def _quoted(items: Mapping[str, Entry]) -> dict[str, dict[str, float]]:
-    """Return the quoted systems of a table: label → metric → number. Raises RecipeError."""
-    found: dict[str, dict[str, float]] = {}
-    for label, system in mapping(items["quoted"], "quoted").items() if "quoted" in items else ():
-        found[label] = {}
-        for metric, entry in mapping(system, label).items():
-            found[label][metric] = value = entry.value
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise RecipeError(f"{entry.where}: {metric} must be a number, not {value!r}")
-    return found
-
-
 def _need_table_name(table: str, where: str) -> None:
     """Raise RecipeError for a name that is no file's beside the table; empty is this table."""
     if table and not FILE_NAME.fullmatch(table):
@@ -254,12 +240,8 @@ def _need_table_name(table: str, where: str) -> None:
 
 def _title(path: Path) -> str:
     """Return the first comment of a file as one line."""
-    lines: list[str] = []
-    for line in read_text(path).splitlines():
-        if not line.startswith("#"):
-            break
-        lines.append(line.removeprefix("#").strip())
-    return " ".join(lines)
+    comment = itertools.takewhile(lambda line: line.startswith("#"), read_text(path).splitlines())
+    return " ".join(line.removeprefix("#").strip() for line in comment)
 
 
 def papers(configs: Path = CONFIGS) -> list[str]:
@@ -270,12 +252,8 @@ def papers(configs: Path = CONFIGS) -> list[str]:
 
 def tables_of(paper: str, configs: Path = CONFIGS) -> list[str]:
     """Return the tables and figures of a paper, tables before figures, others last."""
-
-    def order(name: str) -> tuple[int, list[Any]]:
-        kinds = [name.startswith("table"), name.startswith("fig")]
-        return -2 * kinds[0] - kinds[1], [int(p) if p.isdigit() else p for p in re.split(r"(\d+)", name) if p]
-
-    return sorted((path.stem for path in (configs / paper).glob("*.yaml")), key=order)
+    names = sorted((path.stem for path in (configs / paper).glob("*.yaml")), key=natural)
+    return sorted(names, key=lambda name: (not name.startswith("table"), not name.startswith("fig")))
 
 
 def find_table(paper: str, table: str, configs: Path = CONFIGS) -> Table:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,11 +25,10 @@ from experiments.measure.generated import ScoreError
 from experiments.measure.metrics import FALLING
 from experiments.recipes.nodes import RecipeError, compose
 from experiments.recipes.tables import find_table
-from experiments.report.papers import SCALES, Row, current_lines, rows_of
-from experiments.report.text import SIGNIFICANT, groups, markdown
+from experiments.report.papers import SCALES, Entry, newest_entries
+from experiments.report.text import SIGNIFICANT, markdown
 
 COMPARISON = re.compile(r"(?P<table>\w+) (?P<better>\w+) > (?P<worse>\w+)(?:: (?P<metrics>(\w+)(?: > (\w+))?))?")
-Lines = Mapping[tuple[str, ...], list[Line]]  # by row, scale and metric
 HEADER = ("claim", "in the paper", "[found](README.md#found)", "least difference")
 COLUMNS = ("table", "better", "worse", "metric", "scale", "by_seed", "mean", "p_value")  # of claims.csv, for an outcome
 
@@ -139,48 +137,44 @@ def _outcome(root: Path, paper: str, text: str, where: str) -> Outcome:
         table = find_table(paper, found["table"], root / "configs")
     except RecipeError as error:
         raise ScoreError(f"{where}: {error}") from None
-    rows = {row.name: row for row in rows_of(table)}
-    if missing := {found["better"], found["worse"]} - set(rows):
+    names = (found["table"], found["better"], found["worse"], found["metrics"] or "")
+    if missing := {*names[1:3]} - set(table.sources):
         raise ScoreError(f"{where}: {table.path} has no row {', '.join(sorted(missing))}")
-    better, worse = rows[found["better"]], rows[found["worse"]]
-    lines = groups(current_lines(root, table), "row", "scale", "metric")
-    names = (found["table"], better.name, worse.name, found["metrics"] or "")
+    entries = {entry.row.name: entry for entry in newest_entries(root, table)}
+    better, worse = (entries[name] for name in names[1:3])
     metric, _, less = names[-1].partition(" > ")
     for scale in reversed(SCALES):
-        of = metric or better.metric(scale)
-        differences = _differences(lines, better, worse, measured=(scale, of))
+        of = metric or better.row.metric(scale)
+        differences = _differences(better, worse, measured=(scale, of))
         if less:  # by how much more the row is better in the first metric
-            others = _differences(lines, better, worse, measured=(scale, less))
-            differences = {seed: differences[seed] - others[seed] for seed in differences if seed in others}
-        elif of in FALLING:
-            differences = {seed: -difference for seed, difference in differences.items()}
-        if differences:
-            tested = [] if less else _tested(lines, better, worse, measured=(scale, of))
-            p_values = [line.number("p_value") for line in tested if line["seed"] in differences and line["p_value"]]
-            return Outcome(names, scale, list(differences.values()), p_values)
+            others = _differences(better, worse, measured=(scale, less))
+            by_seed = [differences[seed][0] - others[seed][0] for seed in differences if seed in others]
+            p_values = []
+        else:
+            by_seed = [-difference if of in FALLING else difference for difference, _ in differences.values()]
+            p_values = [line.number("p_value") for _, line in differences.values() if line and line["p_value"]]
+        if by_seed:
+            return Outcome(names, scale, by_seed, p_values)
     return Outcome(names, "", [], [])
 
 
-def _differences(lines: Lines, better: Row, worse: Row, *, measured: tuple[str, str]) -> dict[str, float]:
-    """Return by seed what the first row is above the second, from a line where it says so: scores are rounded."""
-    theirs = {line["seed"]: line for line in lines.get((worse.name, *measured), [])}
+def _differences(better: Entry, worse: Entry, *, measured: tuple[str, str]) -> dict[str, tuple[float, Line | None]]:
+    """Return by seed what the first row is above the second, and the line of the one that is tested against the other.
+
+    The difference is that of this line, where it says one: scores are rounded.
+    """
+    theirs = {line["seed"]: line for line in worse.at(*measured)}
     found = {}
-    for line in lines.get((better.name, *measured), []):
+    for line in better.at(*measured):
         if other := theirs.get(line["seed"]):
-            found[line["seed"]] = line.number("score") - other.number("score")
-            if _against(better, worse) and line["difference"]:
-                found[line["seed"]] = line.number("difference")
-            elif _against(worse, better) and other["difference"]:
-                found[line["seed"]] = -other.number("difference")
+            sign, tested = (1, line) if _against(better, worse) else (-1, other if _against(worse, better) else None)
+            difference = line.number("score") - other.number("score")
+            if tested and tested["difference"]:
+                difference = sign * tested.number("difference")
+            found[line["seed"]] = (difference, tested)
     return found
 
 
-def _tested(lines: Lines, better: Row, worse: Row, *, measured: tuple[str, str]) -> list[Line]:
-    """Return the lines of the row that is tested against the other one; none where neither is."""
-    rows = [one for one, other in ((better, worse), (worse, better)) if _against(one, other)]
-    return lines.get((rows[0].name, *measured), []) if rows else []
-
-
-def _against(row: Row, other: Row) -> bool:
+def _against(one: Entry, other: Entry) -> bool:
     """Return whether a row's lines have the significance of its difference to the other row."""
-    return row.baseline is not None and row.baseline.name == other.name
+    return one.row.baseline is not None and one.row.baseline.name == other.row.name

@@ -61,13 +61,14 @@ def kind_of(name: str) -> str:
 
 
 def estimate(recipe: Recipe, gpu: str) -> Estimate | None:
-    """Return what the training of a recipe takes on GPUs of a kind; None where ``is_estimated`` says so.
+    """Return what the training of a recipe takes on GPUs of a kind; None where it trains no model of stated sizes.
 
     Args:
         recipe: with the batch of its launch (``Launch.adapt``).
         gpu: key of ``PEAK``.
     """
-    if not is_estimated(recipe):
+    stated = {"parameters", "embed_dim", "dictionary"} <= recipe.sizes.keys()
+    if not stated or recipe.lead or recipe.probing == "scratch":
         return None
     parameters, width = recipe.sizes["parameters"], recipe.sizes["embed_dim"]
     tokens = _tokens_of_step(recipe)
@@ -81,12 +82,6 @@ def estimate(recipe: Recipe, gpu: str) -> Estimate | None:
         memory=(CONTEXT + STATE * parameters + tokens * bytes_of_token) / 1e9,
         disk=CHECKPOINT * parameters * kept / 1e9,
     )
-
-
-def is_estimated(recipe: Recipe) -> bool:
-    """Return whether a recipe trains a model, and states its parameters, width and dictionary."""
-    stated = {"parameters", "embed_dim", "dictionary"} <= recipe.sizes.keys()
-    return stated and not recipe.lead and recipe.probing != "scratch"
 
 
 def embeddings(recipe: Recipe) -> tuple[int, int]:

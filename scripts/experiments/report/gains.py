@@ -15,12 +15,15 @@ from typing import Any
 from experiments.measure.metrics import FALLING, FAMILIES
 from experiments.recipes.catalogue import FOLDER
 from experiments.recipes.tables import load_table, tables_of
-from experiments.report.papers import SCALES, entries_of, title
-from experiments.report.ranking import PAPER, TABLE
+from experiments.report.papers import RANKING, SCALES, entries_of, title
 from experiments.report.text import is_settled
 
-# Pictures of one table of PAPER, the best row first.
-RANKED = {"ranking": TABLE, "hybrids_valid": "hybrids_valid", "settings": "settings"}
+# Pictures of one table, the best row first.
+RANKED = {
+    "ranking": RANKING,
+    "hybrids_valid": "comparisons/hybrids_valid",
+    "settings": "comparisons/settings",
+}
 SCALE = SCALES[0]
 METADATA = "Description"
 ROW_HEIGHT, MARGIN, WIDTH = 0.24, 1.4, 8.0  # inches
@@ -49,7 +52,7 @@ def picture(root: Path, name: str) -> Path:
 def tables_shown(root: Path, name: str) -> list[str]:
     """Return the tables that a picture is of, PAPER/TABLE."""
     if name in RANKED:
-        return [f"{PAPER}/{RANKED[name]}"]
+        return [RANKED[name]]
     return [f"{name}/{table}" for table in tables_of(name, root / "configs")]
 
 

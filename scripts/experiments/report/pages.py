@@ -31,8 +31,7 @@ from experiments.recipes.tables import papers, tables_of
 from experiments.report.claims import claims_csv, claims_table
 from experiments.report.gains import RANKED, draw, is_drawn, picture, tables_shown
 from experiments.report.locality import locality_table
-from experiments.report.papers import all_tables, summary_table, table_of_paper
-from experiments.report.ranking import ranking_table
+from experiments.report.papers import all_tables, ranking_table, summary_table, table_of_paper
 from experiments.report.speed import attentions_table, speed_table
 from experiments.system.checkout import ROOT
 from fairseq_localattn.errors import UsageError

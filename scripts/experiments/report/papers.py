@@ -8,9 +8,8 @@ seed and settings; those of several test sets are called 'MT03/multi_bleu'.
 from __future__ import annotations
 
 import re
-import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from pathlib import Path
 
@@ -18,7 +17,8 @@ from experiments.measure.bleu import FEWEST, group_size
 from experiments.measure.csv_files import Line, read_lines
 from experiments.measure.generated import ScoreError
 from experiments.measure.metrics import FAMILIES, metric_name
-from experiments.recipes.catalogue import FOLDER, Figure, figures_of
+from experiments.recipes.catalogue import FIGURES, FOLDER, Figure
+from experiments.recipes.nodes import natural
 from experiments.recipes.recipe import Recipe
 from experiments.recipes.tables import PAPERS, Table, find_table, load_table, tables_of
 from experiments.recipes.tables import SCALES as ALL_SCALES
@@ -29,13 +29,15 @@ from experiments.report.text import (
     groups,
     markdown,
     mean_gain,
-    natural,
+    mean_score,
     score_of_seeds,
     scores_of_seeds,
 )
 
 SCALES = ALL_SCALES[1:]  # those with results
 SAME_AS_BASELINE = ("scale", "metric", "seed", "updates", "batch_tokens")  # columns in which a line has to be like it
+# Every mechanism on the same data, with the same sizes and updates.
+RANKING = "comparisons/mechanisms"
 # The rows of the table in README.md, at small scale: PAPER/TABLE/ROW, with the paper's idea and the model.
 SUMMARY = {
     "mma/table2/mma": ("heads that see all, nearby, earlier or later words", "transformer_mma"),
@@ -48,27 +50,33 @@ SUMMARY = {
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a table: its recipe at each scale that it has, and the row that it is tested against."""
+    """One row of a table, by its name."""
 
+    table: Table
     name: str
-    recipes: dict[str, Recipe]
-    baseline: Row | None
 
     def at(self, scale: str) -> Recipe:
         """Return the recipe at a scale; that of the row's first scale where it lacks this one."""
-        return self.recipes.get(scale) or next(iter(self.recipes.values()))
-
-    @property
-    def label(self) -> str:
-        return self.at("").label
+        there = [each for each in SCALES if each in self.table.sources[self.name].scales()]
+        return self.table.recipe(self.name, scale if scale in there else there[0])
 
     @property
     def paper(self) -> Mapping[str, float]:
         return self.at("full").paper
 
+    @property
+    def baseline(self) -> Row | None:
+        """The row that it is tested against."""
+        found = self.table.baseline(self.name)
+        return None if found is None else Row(*found)
+
     def metric(self, scale: str) -> str:
         """Return the metric that is compared at a scale."""
         return self.at(scale).metric
+
+    def data(self, scale: str) -> str:
+        """Return what it is trained on at a scale, as its recipe says it."""
+        return self.at(scale).description.partition(", ")[0]
 
     @property
     def number(self) -> float | None:
@@ -80,18 +88,6 @@ class Row:
         """What the paper's row gains over its baseline; None where one of the two numbers is missing."""
         of_baseline = None if self.baseline is None else self.baseline.paper.get(self.metric("full"))
         return None if self.number is None or of_baseline is None else self.number - of_baseline
-
-
-def rows_of(table: Table) -> list[Row]:
-    """Return the rows of a table, in its order."""
-    return [_row(table, name) for name in table.sources]
-
-
-def _row(table: Table, name: str) -> Row:
-    scales = [scale for scale in SCALES if scale in table.sources[name].scales()]
-    found = table.baseline(name)
-    recipes = {scale: table.recipe(name, scale) for scale in scales}
-    return Row(name, recipes, None if found is None else _row(*found))
 
 
 def load_lines(root: Path, table: Table) -> list[Line]:
@@ -113,13 +109,6 @@ def load_lines(root: Path, table: Table) -> list[Line]:
     return [_with_difference(line, scored) for line in lines]
 
 
-def current_lines(root: Path, table: Table) -> list[Line]:
-    """Return :func:`load_lines`; of a row and scale with lines of several settings the newest, as none are averaged."""
-    lines = load_lines(root, table)
-    newest = {(line["row"], line["scale"]): line["settings"] for line in sorted(lines, key=lambda line: line["date"])}
-    return [line for line in lines if line["settings"] == newest[line["row"], line["scale"]]]
-
-
 def _with_difference(line: Line, scored: dict[tuple[str, ...], list[Line]]) -> Line:
     others = scored.get((line["baseline"], *(line[column] for column in SAME_AS_BASELINE)), [])
     if line["difference"] or len(others) != 1:
@@ -129,25 +118,25 @@ def _with_difference(line: Line, scored: dict[tuple[str, ...], list[Line]]) -> L
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of a table: a row, and its lines at each scale, of one training a seed."""
+    """A line of a table: a row, and its lines of one training a scale and seed, those of a metric by seed."""
 
     row: Row
     label: str
-    lines: dict[str, list[Line]]
+    lines: Sequence[Line]
 
     @property
     def group(self) -> str:
         """What stands before the label's colon, such as the paper's data: 'En-De' of 'En-De: Transformer'."""
         return self.label.rpartition(": ")[0]
 
-    def at(self, scale: str) -> list[Line]:
-        """Return the lines of the metric that is compared at a scale."""
-        metric = self.row.metric(scale)
-        return [line for line in self.lines[scale] if line["metric"] == metric]
+    def at(self, scale: str, metric: str = "") -> list[Line]:
+        """Return the lines of a metric at a scale, by default of the one that is compared."""
+        wanted = (scale, metric or self.row.metric(scale))
+        return [line for line in self.lines if (line["scale"], line["metric"]) == wanted]
 
     def measured(self, scale: str) -> str:
         """Return the data and the metric at a scale; an empty text where there is no score."""
-        parts = _data(self.row, scale), metric_name(self.row.metric(scale))
+        parts = self.row.data(scale), metric_name(self.row.metric(scale))
         return ": ".join(filter(None, parts)) if self.at(scale) else ""
 
 
@@ -158,9 +147,9 @@ def table_of_paper(root: Path, paper: str, name: str) -> str:
     their group or their data, has a line above them; what does not stands in the header.
     """
     table = find_table(paper, name, root / "configs")
-    if any(row.metric("full") in FAMILIES for row in rows_of(table)):
-        return _family_table(root, table)
     entries = entries_of(root, table)
+    if any(entry.row.metric("full") in FAMILIES for entry in entries):
+        return _family_table(root, table)
     trained = [entry for entry in entries if any(map(entry.at, SCALES))]
     scales = [scale for scale in SCALES if any(entry.at(scale) for entry in trained)]
     digits = decimals(entry.row.number for entry in entries if entry.row.number is not None)
@@ -187,7 +176,7 @@ def _columns(entries: Sequence[Entry], scales: Sequence[str], digits: int) -> li
     for scale in scales:
         measured, differing = _same([entry.measured(scale) for entry in entries])
         lines = [entry.at(scale) for entry in entries]
-        seeds, scores = scores_of_seeds([[line.number("score") for line in of_row] for of_row in lines])
+        seeds, scores = scores_of_seeds(lines)
         name = f"{scale} scale, {measured}" if measured and len(scales) > 1 else measured or f"{scale} scale"
         columns += [Column(f"{name} ({seeds})", [score or NOTHING for score in scores], differing)]
         columns += [Column("gain" if len(scales) == 1 else f"gain, {scale}", list(map(mean_gain, lines)))]
@@ -226,17 +215,26 @@ def entries_of(root: Path, table: Table) -> list[Entry]:
     """
     found = groups(load_lines(root, table), "row", "scale", "settings")
     entries, seen = [], set[tuple[str, ...]]()
-    for row in rows_of(table):
+    for row in (Row(table, name) for name in table.sources):
         own = [[of for (name, at, _), of in found.items() if (name, at) == (row.name, scale)] for scale in SCALES]
-        first: list[Line] = []
-        for of_scales in list(zip_longest(*own, fillvalue=[])) or [([],) * len(SCALES)]:
+        label, first, shown = row.at("").label, list[Line](), seen.copy()
+        for of_scales in list(zip_longest(*own, fillvalue=[])) or [()]:
             lines = list(chain.from_iterable(of_scales))
-            label = f"{row.label} ({_others(lines, first)})" if first else row.label
+            new = [line for line in lines if _measured(line) not in shown]
+            entries.append(Entry(row, f"{label} ({_others(lines, first)})" if first else label, new))
             first = first or lines
-            new = [[line for line in of if _measured(line) not in seen] for of in of_scales]
-            entries.append(Entry(row, label, dict(zip(SCALES, new, strict=True))))
-        seen |= {_measured(line) for line in chain.from_iterable(chain.from_iterable(own))}
+            seen |= set(map(_measured, lines))
     return entries
+
+
+def newest_entries(root: Path, table: Table) -> list[Entry]:
+    """Return all rows of a table, each with the lines of its newest settings at a scale. Raises ScoreError."""
+    lines = load_lines(root, table)
+    newest = {(line["row"], line["scale"]): line["settings"] for line in sorted(lines, key=lambda line: line["date"])}
+    current = [line for line in lines if line["settings"] == newest[line["row"], line["scale"]]]
+    found = groups(current, "row")
+    rows = [Row(table, name) for name in table.sources]
+    return [Entry(row, row.at("").label, found.get((row.name,), ())) for row in rows]
 
 
 def _measured(line: Line) -> tuple[str, ...]:
@@ -255,33 +253,26 @@ def _others(lines: Sequence[Line], first: Sequence[Line]) -> str:
     )
 
 
-def _data(row: Row, scale: str) -> str:
-    """Return what a row is trained on at a scale, as its recipe says it."""
-    return row.at(scale).description.partition(", ")[0]
-
-
 def _family_table(root: Path, table: Table) -> str:
     """Return a table of rows with several metrics each, such as probing tasks: those that are fewer as columns."""
-    entries = [Entry(row, row.label, {}) for row in rows_of(table)]
-    lines = [line for line in current_lines(root, table) if _is_shown(line)]
-    trained = [entry for entry in entries if entry.row.name in {line["row"] for line in lines}]
+    entries = [replace(entry, lines=list(filter(_is_shown, entry.lines))) for entry in newest_entries(root, table)]
+    trained = [entry for entry in entries if entry.lines]
     named = [metric for entry in entries for metric in entry.row.paper]
     digits = decimals(value for entry in entries for value in entry.row.paper.values())
     parts = []
     for scale in SCALES:
-        found = groups((line for line in lines if line["scale"] == scale), "row", "metric")
-        metrics = sorted({metric for _, metric in found}, key=natural)
+        lines = [line for entry in trained for line in entry.lines if line["scale"] == scale]
+        metrics = sorted({line["metric"] for line in lines}, key=natural)
         if set(metrics) <= set(named):
             metrics.sort(key=named.index)
         rows = [["", *map(metric_name, metrics)]]
-        for row in (entry.row for entry in trained):
-            scores = [[line.number("score") for line in found.get((row.name, metric), [])] for metric in metrics]
-            numbers = [_text(row.paper.get(metric), f".{digits}f") for metric in metrics]
-            cells = [f"{statistics.mean(of):.2f}" if of else NOTHING for of in scores]
-            rows.append([row.label, *(f"{a} ({b})" if b else a for a, b in zip(cells, numbers, strict=True))])
+        for entry in trained:
+            numbers = [_text(entry.row.paper.get(metric), f".{digits}f") for metric in metrics]
+            cells = [f"{mean_score(of):.2f}" if (of := entry.at(scale, metric)) else NOTHING for metric in metrics]
+            rows.append([entry.label, *(f"{a} ({b})" if b else a for a, b in zip(cells, numbers, strict=True))])
         if len(metrics) > len(trained):
             rows = list(map(list, zip(*rows, strict=True)))
-        legend = f"{scale} scale, {_data(entries[0].row, scale)} (the paper)"
+        legend = f"{scale} scale, {entries[0].row.data(scale)} (the paper)"
         parts += [markdown([legend, *rows[0][1:]], rows[1:])] if metrics else []
     return "\n\n".join([*parts, *not_trained(table, entries, trained)])
 
@@ -310,23 +301,25 @@ def pictures(root: Path, figure: Figure) -> list[str]:
         scale = path.stem.rpartition("_")[2]
         files = f"{FOLDER}/{path.stem}.csv", f"{figure.paper}/{figure.name}.csv"  # of weights, of scores
         numbers = "".join(f" [Numbers]({name})." for name in files if (root / "results" / name).is_file())
-        title = f"Figure {figure.name.removeprefix('fig')}, {scale} scale"
-        found.append(f"![{title}]({FOLDER}/{path.name})\n\n*{scale.capitalize()} scale. {figure.caption}*{numbers}")
+        picture = f"![{title(figure.name)}, {scale} scale]({FOLDER}/{path.name})"
+        found.append(f"{picture}\n\n*{scale.capitalize()} scale. {figure.caption}*{numbers}")
     return found
 
 
 def all_tables(root: Path, paper: str) -> str:
     """Return all tables and figures of a paper, each under its heading; a figure that is drawn stands for its table."""
-    parts = []
-    for name in tables_of(paper, root / "configs"):
-        about = load_table(root / "configs" / paper / f"{name}.yaml").title.partition(": ")[2]
-        about = re.split(r"\.$|\. (?=[A-Z])", about)[0]
-        heading = title(name) + (f": {about}" if about else "")
-        drawn = [text for figure in figures_of(paper) if figure.name == name for text in pictures(root, figure)]
-        parts.append("\n\n".join([f"### {heading}", *(drawn or [table_of_paper(root, paper, name)])]))
-    for figure in figures_of(paper):
-        if figure.rows and (drawn := pictures(root, figure)):
-            parts.append("\n\n".join([f"### {title(figure.name)}: {figure.about}", *drawn]))
+    parts, tables = [], tables_of(paper, root / "configs")
+    figures = {figure.name: figure for figure in FIGURES if figure.paper == paper}
+    for name in dict.fromkeys([*tables, *figures]):
+        drawn = pictures(root, figures[name]) if name in figures else []
+        if name in tables:
+            about = load_table(root / "configs" / paper / f"{name}.yaml").title.partition(": ")[2]
+            about = re.split(r"\.$|\. (?=[A-Z])", about)[0]
+            drawn = drawn or [table_of_paper(root, paper, name)]
+        else:
+            about = figures[name].about
+        if drawn:
+            parts.append("\n\n".join([f"### {title(name)}" + (f": {about}" if about else ""), *drawn]))
     return "\n\n".join(parts)
 
 
@@ -338,9 +331,8 @@ def summary_table(root: Path) -> str:
         path = root / "configs" / paper / f"{name}.yaml"
         if not path.is_file():
             continue
-        table = load_table(path)
-        row, found = _row(table, row_name), groups(current_lines(root, table), "row", "scale", "metric")
-        lines = found.get((row_name, "small", row.metric("small")), [])
+        entry = next(each for each in newest_entries(root, load_table(path)) if each.row.name == row_name)
+        row, lines = entry.row, entry.at("small")
         if not lines:
             continue
         cells.append(
@@ -350,7 +342,7 @@ def summary_table(root: Path) -> str:
                 f"`{model}`",
                 _text(row.gain, f"+.{min(decimals(row.paper.values()), 2)}f"),
                 mean_gain(lines),
-                score_of_seeds([line.number("score") for line in lines]),
+                score_of_seeds(lines),
                 str(len(lines)),
                 f"[{paper}](results/{paper}.md)",
             ]
@@ -359,3 +351,13 @@ def summary_table(root: Path) -> str:
         raise ScoreError(f"{root / 'results'}: nothing of the summary has been measured")
     heading = ["paper", "idea", "architecture", "gain, paper", "gain, here", "BLEU, here", "seeds", "results"]
     return markdown(heading, cells)
+
+
+def ranking_table(root: Path, scale: str = "small") -> str:
+    """Return the rows of RANKING that were trained at a scale, the best first."""
+    entries = newest_entries(root, load_table(root / "configs" / f"{RANKING}.yaml"))
+    measured = {entry.label: lines for entry in entries if (lines := entry.at(scale))}
+    ranked = sorted(measured, key=lambda label: -mean_score(measured[label]))
+    seeds, cells = scores_of_seeds([measured[label] for label in ranked])
+    rows = [[label, score, mean_gain(measured[label])] for label, score in zip(ranked, cells, strict=True)]
+    return markdown(("mechanism", f"BLEU ({seeds})", "gain"), rows)

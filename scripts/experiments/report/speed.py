@@ -6,7 +6,7 @@ from pathlib import Path
 
 from experiments.measure.csv_files import Line, read_lines
 from experiments.recipes.tables import find_table
-from experiments.report.papers import rows_of
+from experiments.report.papers import Row
 from experiments.report.text import markdown
 
 HEADER = (
@@ -99,6 +99,6 @@ def _of_paper(root: Path, row: str) -> str:
     """Return a paper's steps a second over those of its Transformer; nothing for no row."""
     if not row:
         return ""
-    paper, table, name = row.split("/")
-    found = {each.name: each.paper for each in rows_of(find_table(paper, table, root / "configs"))}
-    return f"{found[name][STEPS] / found['transformer'][STEPS]:.2f}"
+    paper, name, row = row.split("/")
+    table = find_table(paper, name, root / "configs")
+    return f"{Row(table, row).paper[STEPS] / Row(table, 'transformer').paper[STEPS]:.2f}"

@@ -12,6 +12,8 @@ from experiments.report.text import markdown
 from experiments.runs.run import Run
 from experiments.system.environment import hardware, versions
 
+EXAMPLES = 5
+
 
 def collect(system: Run, baseline: Run) -> dict[str, Any]:
     """Score two finished runs against each other; return all that the summary says. Raises ScoreError."""
@@ -47,13 +49,13 @@ def _row(run: Run, bleu: Measurement) -> dict[str, Any]:
     }
 
 
-def examples(runs: Sequence[Run], count: int = 5) -> list[dict[str, str]]:
-    """Return ``count`` sentences spread evenly over the test set, or all: source, reference, each system's output."""
+def examples(runs: Sequence[Run]) -> list[dict[str, str]]:
+    """Return EXAMPLES sentences spread evenly over the test set, or all: source, reference, each system's output."""
     data = runs[0].data
     test = TestSet.of(data)
     sources, references = read_lines(data.folder / "raw" / f"test.{data.source}"), test.raw()
     outputs = {run.arch: test.hypotheses(run.output) for run in runs}
-    count = min(count, len(references))
+    count = min(EXAMPLES, len(references))
     chosen = [len(references) * (2 * number + 1) // (2 * count) for number in range(count)]
     return [
         {"source": sources[i], "reference": references[i], **{name: lines[i] for name, lines in outputs.items()}}

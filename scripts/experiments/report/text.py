@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections.abc import Iterable, Sequence
 
 from experiments.measure.csv_files import Line
+from experiments.recipes.nodes import natural
 
 NOTHING = "—"  # there is no such number
 SIGNIFICANT = 0.05
@@ -20,26 +20,29 @@ def groups(lines: Iterable[Line], *columns: str) -> dict[tuple[str, ...], list[L
     return {key: sorted(group, key=lambda line: natural(line["seed"])) for key, group in found.items()}
 
 
-def natural(name: str) -> list[tuple[int, str]]:
-    """Return a key that sorts names as one reads them: window_3 before window_11."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name) if part]
-
-
 # --- numbers as text
 
 
-def scores_of_seeds(scores: Sequence[Sequence[float]]) -> tuple[str, list[str]]:
+def scores_of_seeds(rows: Sequence[Sequence[Line]]) -> tuple[str, list[str]]:
     """Return '2 seeds' and cells '38.04 (±0.27)'; 'seeds' and '38.04 (±0.27, 2)' where their numbers differ."""
-    counts = sorted({len(values) for values in scores if values})
+    counts = sorted({len(lines) for lines in rows if lines})
     if len(counts) == 1:
-        return f"{counts[0]} seed{'s' if counts[0] > 1 else ''}", [score_of_seeds(values) for values in scores]
-    return "seeds", [score_of_seeds(values, str(len(values))) for values in scores]
+        return f"{counts[0]} seed{'s' if counts[0] > 1 else ''}", list(map(score_of_seeds, rows))
+    return "seeds", [score_of_seeds(lines, str(len(lines))) for lines in rows]
 
 
-def score_of_seeds(values: Sequence[float], *more: str) -> str:
+def score_of_seeds(lines: Sequence[Line], *more: str) -> str:
     """Return mean and standard deviation of a sample, '38.04 (±0.27)', with more in the brackets; '' for none."""
-    inside = ", ".join([*([f"±{statistics.stdev(values):.2f}"] if len(values) > 1 else []), *more])
-    return (f"{statistics.mean(values):.2f}" + (f" ({inside})" if inside else "")) if values else ""
+    if not lines:
+        return ""
+    spread = [f"±{statistics.stdev(line.number('score') for line in lines):.2f}"] if len(lines) > 1 else []
+    inside = ", ".join([*spread, *more])
+    return f"{mean_score(lines):.2f}" + (f" ({inside})" if inside else "")
+
+
+def mean_score(lines: Sequence[Line]) -> float:
+    """Return the mean score of the seeds."""
+    return statistics.mean(line.number("score") for line in lines)
 
 
 def is_settled(lines: Sequence[Line]) -> bool:

@@ -89,18 +89,16 @@ def test_data_errors_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_logs_lie_beside_the_folder_with_its_whole_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Data of other options have other logs."""
-    logs: list[Path] = []
+    logs: list[str] = []
 
     def job(argv: list[str], log: Path, threads: int) -> SimpleNamespace:
-        logs.append(log)
+        logs.append(log.name)
         return SimpleNamespace(finished=lambda: True)
 
-    monkeypatch.setattr(preparation, "run_to_end", lambda argv, log: logs.append(log))
-    recipe = load_recipe(write(tmp_path, BASE))
-    corpus = preparation.Corpus(recipe, Prepared(tmp_path / "toy.0123abcd"), None, tmp_path / "mini")
     monkeypatch.setattr(preparation, "Job", job)
-    corpus.prepare(Progress(), after=0)
-    assert [log.name for log in logs] == ["toy.0123abcd.mini.log", "toy.0123abcd.log"]
+    data = Prepared(tmp_path / "toy.0123abcd")
+    preparation.Corpus(load_recipe(write(tmp_path, BASE)), data, None, tmp_path / "mini").prepare(Progress(), after=0)
+    assert logs == ["toy.0123abcd.mini.log", "toy.0123abcd.log"]
 
 
 def test_commands_have_the_folders_of_the_user(tmp_path: Path) -> None:
@@ -114,7 +112,6 @@ def test_commands_have_the_folders_of_the_user(tmp_path: Path) -> None:
     assert found[2:] == [str(data.folder), "--from", f"{tmp_path}/copy/a", "--to", f"{data.folder}.x"]
     with pytest.raises(RecipeError, match=r"none: give its folder with --local DIR or \$CORPUS$"):
         preparation.Corpus(recipe, data, None, None).command()
-    assert preparation.local_folder(recipe.corpus, str(tmp_path)) == tmp_path
     recipe = load_recipe(write(tmp_path, text.replace("variable: CORPUS, ", "")))
     assert preparation.local_folder(recipe.corpus, str(tmp_path)) == tmp_path
     with pytest.raises(RecipeError, match="none: give its folder with --local DIR$"):

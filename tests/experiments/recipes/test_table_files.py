@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from experiments.recipes.recipe import SECTIONS, Recipe, RecipeError
+from experiments.recipes.recipe import RecipeError
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import Table, find_table, papers, tables_of
-from support.recipes import write_table
+from support.recipes import values, write_table
+from support.tables.files import SMALL, table_file
 
-FULL = """\
-metric: tokenised_bleu
-seeds: [1, 2]
-data: {name: none, prepare: data-prep/prepare_toy.sh, source: de, target: en}
-train: {max_update: 9, max_tokens: 100, lr: [0.1], dropout: 0.3}
-generate: {beam: 4}
-"""
-SMALL = """\
-metric: sacrebleu
-data: {name: tiny, prepare: data-prep/prepare_toy.sh, source: de, target: en}
-train: {max_update: 3, max_tokens: 10, lr: [0.2]}
-generate: {beam: 2}
-"""
 TABLE = """\
 # Table 1 of Cui et al. 2019:
 # heads.
@@ -39,8 +26,8 @@ rows:
   mma:
     label: MMA
     architecture: transformer_mma_iwslt_de_en
-    train: {mma_window: 2, dropout: null}
-    full: {train: {lr: [0.3]}}
+    train: {mma_window: 2}
+    full: {train: {lr: [0.3], dropout: null}}
     small: {train: {dropout: 0.0}}
     paper: {tokenised_bleu: 31.5}
     sizes: {parameters: 7}
@@ -50,29 +37,10 @@ rows:
 """
 
 
-def flags_of(recipe: Recipe) -> dict[str, dict[str, Any]]:
-    """Return the flags of a recipe by section, without their places."""
-    return {section: {key: e.value for key, e in recipe.section(section).items()} for section in SECTIONS}
-
-
-@pytest.fixture
-def table(tmp_path: Path) -> Table:
-    return read(tmp_path, TABLE)
-
-
 def read(root: Path, text: str, name: str = "table1") -> Table:
     """Return a table of the paper mma under a root, with what it extends."""
-    write_table(root, "mma/base/full", FULL)
-    write_table(root, "mma/base/small", SMALL)
-    write_table(root, f"mma/{name}", text)
+    table_file(root, text, f"mma/{name}")
     return find_table("mma", name, root / "configs")
-
-
-def same_but_removed(text: str) -> str:
-    """TABLE whose dropout is removed at full scale alone: the small file has none."""
-    return text.replace("train: {mma_window: 2, dropout: null}", "train: {mma_window: 2}").replace(
-        "full: {train: {lr: [0.3]}}", "full: {train: {lr: [0.3], dropout: null}}"
-    )
 
 
 # --- rows
@@ -88,42 +56,39 @@ def test_names_title_and_order(tmp_path: Path) -> None:
 
 def test_values_of_file_table_and_row(tmp_path: Path) -> None:
     """Each replaces those before it: file, table, row; then what stands under the scale, of the table and the row."""
-    found = read(tmp_path, same_but_removed(TABLE))
+    found = read(tmp_path, TABLE)
     full, small = found.recipe("mma", "full"), found.recipe("mma", "small")
     train = {"max_update": 9, "max_tokens": 100, "lr": [0.3], "label_smoothing": 0.1, "clip_norm": 0.5, "mma_window": 2}
-    assert flags_of(full)["train"] == train and flags_of(full)["generate"] == {"beam": 4}
+    assert values(full, "train") == train and values(full, "generate") == {"beam": 4}
     train = {"max_update": 3, "max_tokens": 10, "lr": [0.2], "label_smoothing": 0.1, "mma_window": 2, "dropout": 0.0}
-    assert flags_of(small)["train"] == train and flags_of(small)["generate"] == {"beam": 2}
+    assert values(small, "train") == train and values(small, "generate") == {"beam": 2}
     assert (full.metric, small.metric, full.seeds, small.seeds) == ("tokenised_bleu", "sacrebleu", (1, 2), (1,))
-    assert (full.corpus.name, small.corpus.name) == ("none", "tiny")
+    assert (full.corpus.name, small.corpus.name) == ("none", "captions")
     assert full.train["lr"].where.endswith("table1.yaml:15") and full.train["max_update"].where.endswith("full.yaml:4")
     assert full.paper == small.paper == {"tokenised_bleu": 31.5}
     assert (full.sizes, small.sizes) == ({"parameters": 7}, {}), "sizes are those of the full scale"
+    removed = read(tmp_path, TABLE.replace("{mma_window: 2}", "{mma_window: 2, dropout: null}"))
+    with pytest.raises(RecipeError, match=r"table1.yaml:14: dropout has no value, and there is none to remove"):
+        removed.recipe("mma", "small")
 
 
 def test_sample_scale_has_what_small_scale_has_and_its_own(tmp_path: Path) -> None:
     write_table(tmp_path, "mma/base/sample", SMALL.replace("max_update: 3", "max_update: 5"))
-    text = same_but_removed(TABLE).replace("baseline: plain\n", "baseline: plain\nsample: base/sample.yaml\n", 1)
+    text = TABLE.replace("baseline: plain\n", "baseline: plain\nsample: base/sample.yaml\n", 1)
     found = read(tmp_path, text.replace("    paper:", "    sample: {train: {clip_norm: 2.0}}\n    paper:", 1))
     small, sample = recipe_at(found, "mma", "small"), recipe_at(found, "mma", "sample")
-    own = {**flags_of(small)["train"], "max_update": 5, "clip_norm": 2.0}
-    assert flags_of(sample)["train"] == own and own["dropout"] == 0.0, "of the row's small scale"
+    own = {**values(small, "train"), "max_update": 5, "clip_norm": 2.0}
+    assert values(sample, "train") == own and own["dropout"] == 0.0, "of the row's small scale"
     assert (small.architecture, sample.architecture) == ("transformer_mma_small", "transformer_mma_medium")
     assert not sample.sizes
     assert found.rows("sample") == found.rows("small")
     assert read(tmp_path, TABLE, "table2").rows("sample") == []
 
 
-def test_removing_what_one_scale_does_not_have(table: Table) -> None:
-    assert "dropout" not in table.recipe("mma", "full").train
-    with pytest.raises(RecipeError, match=r"table1.yaml:14: dropout has no value, and there is none to remove"):
-        table.recipe("mma", "small")
-
-
 def test_same_as_takes_all_but_the_baseline(tmp_path: Path) -> None:
-    found = read(tmp_path, same_but_removed(TABLE))
+    found = read(tmp_path, TABLE)
     mma, wide = found.recipe("mma", "full"), found.recipe("wide", "full")
-    assert flags_of(wide)["train"] == {**flags_of(mma)["train"], "mma_window": 5}
+    assert values(wide, "train") == {**values(mma, "train"), "mma_window": 5}
     assert (wide.label, wide.architecture, wide.paper) == ("wide", mma.architecture, {})
     other = read(tmp_path, TABLE.replace("same_as: mma, label: wide, baseline: mma", "same_as: mma, label: wide"))
     assert other.baselines["wide"] == ("table1", "plain")
@@ -131,7 +96,7 @@ def test_same_as_takes_all_but_the_baseline(tmp_path: Path) -> None:
 
 def test_same_as_a_row_of_another_table(tmp_path: Path) -> None:
     """It brings its files and values; the common values of this table stand on them, its baseline is this table's."""
-    read(tmp_path, same_but_removed(TABLE))
+    read(tmp_path, TABLE)
     text = "baseline: table1/plain\nmetric: bleu_by_length\nfull: {train: {clip_norm: 7}}\nrows:\n"
     found = read(tmp_path, text + "  again: {same_as: table1/mma, label: again, train: {lr: [0.9]}}\n", "table2")
     full, small = found.recipe("again", "full"), found.recipe("again", "small")
@@ -145,7 +110,7 @@ def test_same_as_a_row_of_another_table(tmp_path: Path) -> None:
 
 def test_a_row_with_files_of_its_own(tmp_path: Path) -> None:
     found = read(tmp_path, TABLE)
-    assert found.recipe("big", "full").corpus.name == "tiny" and found.sources["big"].scales() == [
+    assert found.recipe("big", "full").corpus.name == "captions" and found.sources["big"].scales() == [
         "smoke", "small", "full",
     ]  # fmt: skip
     text = "rows:\n  x: {label: x, architecture: transformer_mma_tiny, small: {extends: base/small.yaml}}\n"
@@ -183,13 +148,17 @@ def test_papers_and_tables_in_order(tmp_path: Path) -> None:
         ("same_as: mma", "same_as: mna", r":20: same_as mna: no such row stands above; did you mean 'mma'"),
         ("same_as: mma", "same_as: table9/mma", r":20: same_as table9/mma: there is no .*table9.yaml"),
         ("rows:", "rows: 3\nseeds:", r":10: rows must be a mapping"),
+        ("label: Transformer, ", "", r":19: .*the row plain needs the key 'label'"),
+        (", architecture: transformer_iwslt_de_en}", "}", r":19: .*the row plain needs the key 'architecture'"),
+        ("label: Transformer", "label: Transformer, train: {max_update: null, max_epoch: 3}", r":19: train needs max_"),
+        ("label: Transformer", "label: Transformer, average: {last: 0}", r":19: average must be"),
     ],
 )
 def test_wrong_structure_of_a_table(old: str, new: str, message: str, tmp_path: Path) -> None:
     read(tmp_path, TABLE, "table2")
     assert TABLE.count(old) >= 1
     with pytest.raises(RecipeError, match=message) as caught:
-        read(tmp_path, TABLE.replace(old, new, 1))
+        read(tmp_path, TABLE.replace(old, new, 1)).recipe("plain", "full")
     assert str(caught.value).startswith(str(tmp_path)) and "\n" not in str(caught.value)
 
 
@@ -209,23 +178,8 @@ def test_quoted_systems_are_numbers_without_a_recipe(tmp_path: Path) -> None:
     assert (table.rows("full"), table.quoted) == (["a"], {"Local (2018)": {"tokenised_bleu": 28.5}})
     with pytest.raises(RecipeError, match=r"table1.yaml: a table needs the key 'rows'"):
         read(tmp_path, "extends: base/full.yaml\n")
-    with pytest.raises(RecipeError, match=r"table2.yaml:6: tokenised_bleu must be a number, not 'high'"):
+    with pytest.raises(RecipeError, match=r"table2.yaml:6: quoted: .* tokenised_bleu must be a number, not 'high'"):
         read(tmp_path, text.replace("28.5", "high"), "table2")
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("label: Transformer, ", "", "the row plain needs the key 'label'"),
-        (", architecture: transformer_iwslt_de_en}", "}", "the row plain needs the key 'architecture'"),
-        ("label: Transformer", "label: Transformer, train: {max_update: null, max_epoch: 3}", "train needs max_update"),
-        ("label: Transformer", "label: Transformer, average: {last: 0}", "average must be"),
-    ],
-)
-def test_a_wrong_row(old: str, new: str, message: str, tmp_path: Path) -> None:
-    found = read(tmp_path, TABLE.replace(old, new, 1))
-    with pytest.raises(RecipeError, match=rf"table1.yaml:19: .*{message}"):
-        found.recipe("plain", "full")
 
 
 # --- scales
@@ -233,9 +187,7 @@ def test_a_wrong_row(old: str, new: str, message: str, tmp_path: Path) -> None:
 
 def test_the_small_size_of_an_architecture(tmp_path: Path) -> None:
     """A small size is of the same model; a row may state its own; fairseq's architectures have the plain one."""
-    text = same_but_removed(TABLE).replace(
-        "label: big, ", "label: big, small: {architecture: transformer_csan_small}, "
-    )
+    text = TABLE.replace("label: big, ", "label: big, small: {architecture: transformer_csan_small}, ")
     found = read(tmp_path, text)
     architectures = {row: recipe_at(found, row, "small").architecture for row in found.sources}
     assert architectures == {

@@ -11,12 +11,12 @@ import pytest
 from experiments.measure.metrics import FAMILIES, METRICS
 from experiments.recipes.recipe import Recipe, load_recipe
 from fairseq_localattn.models.architectures import baseline_of, localattn_architectures
+from support.recipes import values
 from support.tables.paper_numbers import NUMBERS, QUOTED
 from support.tables.rows import (
     BASES,
     ROOT,
     ROWS,
-    SMALL,
     SMALL_ROWS,
     TABLES,
     baseline_of_row,
@@ -25,7 +25,6 @@ from support.tables.rows import (
     row,
     sizes_of,
     source_of,
-    values,
 )
 
 TRAINED = [name for name in ROWS if row(name).architecture]
@@ -49,8 +48,8 @@ def test_every_base_is_extended_by_a_row() -> None:
     tops = {path for name in SMALL_ROWS for path in source_of(name).extends.values() if path is not None}
     used = {path for top in tops for path in chain(top)}
     of_quickstart = {"toy_de_en", "toy_en_de_trees"}
-    assert [name for name, path in (BASES | SMALL).items() if path not in used and name not in of_quickstart] == []
-    for path in (BASES | SMALL).values():
+    assert [path for path in BASES if path not in used and path.stem not in of_quickstart] == []
+    for path in BASES:
         found = load_recipe(path)
         assert not found.architecture and not found.label and not found.paper, path
 

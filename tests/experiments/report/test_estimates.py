@@ -12,9 +12,10 @@ from experiments.report import estimates
 from experiments.runs.launch import Launch
 from support.tables.rows import ROWS, build, row
 
+BASE = "diffwin/table1_en_de_transformer"
 
-def estimated(name: str, gpu: str, launch: Launch = Launch(), **sizes: Any) -> estimates.Estimate:  # noqa: B008
-    stated = row(name)
+
+def estimated(stated: Recipe, gpu: str, launch: Launch = Launch(), **sizes: Any) -> estimates.Estimate:  # noqa: B008
     found = estimates.estimate(launch.adapt(replace(stated, sizes={**stated.sizes, **sizes})), gpu)
     assert found is not None
     return found
@@ -26,35 +27,26 @@ def estimated(name: str, gpu: str, launch: Launch = Launch(), **sizes: Any) -> e
 )
 def test_published_speeds_on_a_v100(parameters: float, tokens: int, words_per_second: int) -> None:
     """fairseq's big Transformer by NVIDIA's DeepLearningExamples; the base one by fairseq's issue 940, "at least"."""
-    name = "diffwin/table1_en_de_transformer"
-    one_update = row(name).with_flags("train", {"max_tokens": tokens, "update_freq": [1], "max_update": 1}, "here")
-    found = estimates.estimate(replace(one_update, sizes={**one_update.sizes, "parameters": parameters}), "V100")
-    assert found is not None
-    assert tokens / (3600 * found.hours) == pytest.approx(words_per_second, rel=1 / 3)
+    update = row(BASE).with_flags("train", {"max_tokens": tokens, "update_freq": [1], "max_update": 1}, "here")
+    hours = estimated(update, "V100", parameters=parameters).hours
+    assert tokens / (3600 * hours) == pytest.approx(words_per_second, rel=1 / 3)
 
 
-PUBLISHED = [name for name in ROWS if name.startswith(("csan/table", "mgsa/table"))]
 # Slower in Yang et al. 2019 than their arithmetic: a tensor of distances, blocks and convolutions in small operations.
 SLOWER = ("csan/table1_rel_pos", "csan/table1_block", "csan/table1_cnns")
 
 
 def test_the_papers_speeds_on_eight_p40() -> None:
     """Updates a second of Yang et al. 2019 and Hao et al. 2019, on 8 GPUs with 4,096 tokens each."""
-    names = [name for name in PUBLISHED if "steps_per_second" in row(name).paper and name not in SLOWER]
-    for name in names:
-        speed = row(name).flag("train", "max_update") / (3600 * estimated(name, "P40", Launch(gpus=8)).hours)
-        assert speed == pytest.approx(row(name).paper["steps_per_second"], rel=0.4), name
-    assert len(names) > 20
+    published = {name: row(name) for name in ROWS if name.startswith(("csan/table", "mgsa/table"))}
+    rows = [each for name, each in published.items() if "steps_per_second" in each.paper and name not in SLOWER]
+    for each in rows:
+        speed = each.flag("train", "max_update") / (3600 * estimated(each, "P40", Launch(gpus=8)).hours)
+        assert speed == pytest.approx(each.paper["steps_per_second"], rel=0.4), each.where
+    assert len(rows) > 20
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "csan/table1_2d",
-        "diffwin/table5_sst_aw",
-        "diffwin/table6_mw",
-    ],
-)
+@pytest.mark.parametrize("name", ["csan/table1_2d", "diffwin/table5_sst_aw", "diffwin/table6_mw"])
 def test_words_of_a_model(name: str) -> None:
     """The rows of its matrices of words, each counted once, are those of the model that is built."""
     model = build(name)
@@ -64,24 +56,23 @@ def test_words_of_a_model(name: str) -> None:
 
 
 def test_what_an_estimate_grows_with() -> None:
-    name = "diffwin/table1_en_de_transformer"
-    plain = estimated(name, "V100")
+    recipe = row(BASE)
+    plain = estimated(recipe, "V100")
     assert plain.disk == pytest.approx(12 * 60_915_712 * 7 / 1e9)  # five to average, the last and the best
-    assert estimated(name, "A100").hours < plain.hours
-    assert estimated(name, "V100", Launch(gpus=8)).hours == pytest.approx(plain.hours / 8)
-    bigger = estimated(name, "V100", parameters=2 * 60_915_712)
+    assert estimated(recipe, "A100").hours < plain.hours
+    assert estimated(recipe, "V100", Launch(gpus=8)).hours == pytest.approx(plain.hours / 8)
+    bigger = estimated(recipe, "V100", parameters=2 * 60_915_712)
     assert bigger.hours > plain.hours and bigger.memory > plain.memory and bigger.disk == 2 * plain.disk
-    whole = estimated(name, "V100", Launch(max_tokens=32768))
+    whole = estimated(recipe, "V100", Launch(max_tokens=32768))
     assert whole.hours < plain.hours and whole.memory > plain.memory and whole.disk == plain.disk
 
 
-def test_what_has_no_estimate() -> None:
-    def found(recipe: Recipe) -> Any:
-        return estimates.estimate(recipe, "V100")
-
-    assert found(row("man/table2_cnndm_lead3")) is None  # no model
-    assert found(row("mgsa/table5_scratch_ngram")) is None  # its classifiers are trained, not translation
-    assert found(row("man/table4_dman", "small")) is None  # states no parameters
+def test_rows_with_a_model_of_stated_sizes_have_an_estimate() -> None:
+    """Neither first sentences nor classifiers of probing from scratch, nor small models, whose sizes are not stated."""
+    for name in ROWS:
+        trained = bool(row(name).architecture) and row(name).probing != "scratch"
+        assert (estimates.estimate(row(name), "H200") is not None) == trained, name
+    assert estimates.estimate(row("man/table4_dman", "small"), "V100") is None
 
 
 def test_estimates_for_reading() -> None:
@@ -92,10 +83,3 @@ def test_estimates_for_reading() -> None:
     )
     assert found.text(8, "H200") == "2.0 h on 8 H200, 40 GB of memory, 1.3 GB of disk"
     assert [estimates.kind_of(name) for name in ("NVIDIA A100-SXM4-80GB", "Tesla T4", "")] == ["A100", "V100", "V100"]
-
-
-def test_every_row_that_is_trained_has_an_estimate() -> None:
-    for name in ROWS:
-        recipe = row(name)
-        if recipe.architecture and recipe.probing != "scratch":
-            assert estimates.estimate(recipe, "H200") is not None, name

@@ -12,7 +12,7 @@ from experiments.measure.metrics import metric_name
 from experiments.recipes.tables import find_table, tables_of
 from experiments.recipes.tables import papers as all_papers
 from experiments.report import pages, papers, speed
-from support.tables.files import HEAD, TWO_ROWS, csv_of, line, put, table_file
+from support.tables.files import TWO_ROWS, csv_of, line, table_file
 
 
 def table(root: Path, name: str) -> str:
@@ -89,7 +89,7 @@ def test_no_training_is_shown_twice(tmp_path: Path) -> None:
 
 
 def test_a_gain_that_no_line_says_is_that_of_the_scores(tmp_path: Path) -> None:
-    """It is taken from the baseline's line of the same scale, metric and seed, and from no other one."""
+    """It is taken from the baseline's line of the same scale, metric, seed and updates, and from no other one."""
     table_file(tmp_path)
     csv_of(
         tmp_path,
@@ -97,52 +97,14 @@ def test_a_gain_that_no_line_says_is_that_of_the_scores(tmp_path: Path) -> None:
         line("transformer", 2, "tokenised_bleu", 34.30),
         line("transformer", 4, "tokenised_bleu", 34.30),
         line("transformer", 3, "sacrebleu", 30.00, scale="small"),
+        line("transformer", 5, "tokenised_bleu", 34.00, updates="10000"),
         line("man", 1, "tokenised_bleu", 36.50, difference="2.31", p="0.0200", baseline="transformer"),
         line("man", 2, "tokenised_bleu", 34.05, baseline="transformer"),
         line("man", 3, "tokenised_bleu", 39.00, baseline="transformer"),
+        line("man", 5, "tokenised_bleu", 39.00, baseline="transformer", updates="6000"),
     )
     of_man = cells(table(tmp_path, "man/table1"))[1]
-    assert of_man[3:] == ["—", "36.52 (±2.48)", "+1.03"]
-
-
-def test_the_ranking_sorts_by_mean_score(tmp_path: Path) -> None:
-    """The ranking is that of one scale and the newest settings; what has not been measured there is left out."""
-    rows = TWO_ROWS + "  mma: {label: MMA, architecture: transformer_mma_tiny}\n"
-    table_file(tmp_path, rows, "comparisons/mechanisms")
-    new = {"scale": "small", "date": "2026"}
-    csv_of(
-        tmp_path,
-        line("transformer", 1, "sacrebleu", 35.00, scale="small"),
-        line("man", 1, "sacrebleu", 35.00, difference="0.00", p="0.5", **new),
-        line("man", 2, "sacrebleu", 37.00, difference="2.00", p="0.0040", **new),
-        line("man", 3, "sacrebleu", 10.00, scale="small", settings="bb", date="2025"),
-        line("mma", 1, "sacrebleu", 99.00),
-        table="comparisons/mechanisms",
-    )
-    assert cells(table(tmp_path, "ranking")) == [
-        ["DMAN / SAN", "36.00 (±1.41, 2)", "+1.00"],
-        ["Transformer", "35.00 (1)", ""],
-    ]
-
-
-def test_speeds_stand_beside_the_papers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ratios are those of the benchmarks, and a paper's is that of its steps a second; nothing where there is none."""
-    monkeypatch.setattr(speed, "SYSTEMS", {"man": ("MAN", "man/table1/man"), "mma": ("MMA", "")})
-    steps = TWO_ROWS.replace("_bleu: 34.4", "_bleu: 34.4, steps_per_second: 1.6")
-    table_file(tmp_path, steps.replace("_bleu: 36.3", "_bleu: 36.3, steps_per_second: 1.2"))
-    put(tmp_path, "results/benchmarks/step_cpu_fp32.csv", "system,ratio_median,efficiency\nman,1.25,1.3\n")
-    put(tmp_path, "results/benchmarks/generation_cpu_fp32.csv", "system,ratio_median\nman,0.9\nmma,1.1\n")
-    put(tmp_path, "results/benchmarks/step_cpu_bf16.csv", "system,ratio_median\ntransformer_fp32,0.6\nmma,1.2\n")
-    wanted = [["MAN", "0.75", "1.25", "1.30", "0.90", "", ""], ["MMA", "", "", "", "1.10", "1.20", "2.00"]]
-    assert cells(table(tmp_path, "speed")) == wanted
-
-
-def test_speeds_of_attentions_by_length(tmp_path: Path) -> None:
-    """At 30 and 8,192 tokens; lengths without a number have no column."""
-    rows = "man_encoder,30,1.1,\nmma,30,1.254,\nmma,512,0,too large\ndman,8192,2,\n"
-    put(tmp_path, "results/benchmarks/module_cpu_fp32.csv", f"system,tokens,ratio_median,note\n{rows}")
-    found = cells(table(tmp_path, "attentions"))
-    assert found == [["MAN, encoder", "1.10", ""], ["MMA", "1.25", ""], ["DMAN", "", "2.00"]]
+    assert of_man[3:] == ["—", "37.14 (±2.37)", "+1.03"]
 
 
 def test_the_table_of_speeds_has_every_system() -> None:
@@ -151,42 +113,7 @@ def test_the_table_of_speeds_has_every_system() -> None:
     assert {*speed.SYSTEMS, *speed.ATTENTIONS} >= set(ATTENTIONS) - {FAIRSEQ}
 
 
-def test_what_differs_between_rows_stands_above_them(tmp_path: Path) -> None:
-    """Groups of labels, data and metrics; one that all rows share stands in the header."""
-    small = "small: {metric: multi_bleu, description: 'news, two cores'}"
-    zh = f"  zh: {{label: 'Zh: DMAN', architecture: transformer_zh_tiny, paper: {{tokenised_bleu: 44.5}}, {small}}}\n"
-    text = TWO_ROWS.replace("DMAN | SAN", "En: DMAN").replace("label: Transformer", "label: 'En: Transformer'") + zh
-    table_file(tmp_path, text)
-    own = [line("man", 1, "sacrebleu", 37.00, scale="small"), line("transformer", 1, "sacrebleu", 36.00, scale="small")]
-    csv_of(tmp_path, *own, line("zh", 1, "multi_bleu", 42.00, scale="small"))
-    assert table(tmp_path, "man/table1") == (
-        "| row | gain, paper | small scale (1 seed) |\n|---|---|---|\n"
-        "| **En** | | captions: sacreBLEU |\n| Transformer | | 36.00 |\n| DMAN | +1.9 | 37.00 |\n"
-        "| **Zh** | | news: BLEU, several references |\n| DMAN | +10.1 | 42.00 |"
-    )
-    csv_of(tmp_path, *own)
-    assert table(tmp_path, "man/table1").startswith("| row | gain, paper (En) | captions: sacreBLEU (1 seed) |\n")
-
-
-def test_a_table_has_the_metric_that_is_compared(tmp_path: Path) -> None:
-    """Others, parameters and speed stand in the CSV; of several test sets the mean is compared."""
-    paper = (
-        "{rouge1: 40.98, rouge2: 18.29, rougeL: 37.88, rouge_avg: 32.38, parameters: 37.0e+6, steps_per_second: 1.04}"
-    )
-    row = f"  man: {{label: DMAN, architecture: transformer_man_tiny, metric: rouge_avg, paper: {paper}}}\n"
-    table_file(tmp_path, f"{HEAD}rows:\n{row}", "man/table2")
-    scores = (("rouge1", 41.00), ("rouge2", 18.00), ("rouge_avg", 32.40), ("tag_accuracy", 67.6))
-    csv_of(tmp_path, *(line("man", 1, metric, score) for metric, score in scores), table="man/table2")
-    assert cells(table(tmp_path, "man/table2")) == [["DMAN", "32.38", "32.40"]]
-    numbers = "{MT03/multi_bleu: 43.98, average/multi_bleu: 44.79}"
-    zh = f"  zh: {{label: MG-SA, architecture: transformer_mgsa_tiny, paper: {numbers}}}\n"
-    table_file(tmp_path, f"{HEAD}metric: average/multi_bleu\nrows:\n{zh}", "man/table4")
-    csv_of(tmp_path, line("zh", 1, "MT03/multi_bleu", 44, difference="2.00", p="0.0010"), table="man/table4")
-    assert table(tmp_path, "man/table4") == "Not trained ([rows](../configs/man/table4.yaml)): MG-SA."
-
-
 def test_rows_of_other_settings_stand_apart(tmp_path: Path) -> None:
-    """Several settings of one row are never averaged."""
     table_file(tmp_path)
     scores = ((36, "aa"), (30, "bb"))
     csv_of(tmp_path, *(line("man", 1, "tokenised_bleu", score, settings=name) for score, name in scores))
@@ -198,56 +125,20 @@ def test_rows_of_other_settings_stand_apart(tmp_path: Path) -> None:
     assert cells(table(tmp_path, "man/table1"))[1][0] == "DMAN / SAN (`transformer_man_medium`)"
 
 
-@pytest.mark.parametrize(("updates", "gain"), [("6000", ["+2.00"]), ("10000", [])])
-def test_gains_are_over_baselines_that_were_trained_alike(tmp_path: Path, updates: str, gain: list[str]) -> None:
-    table_file(tmp_path)
-    plain = line("transformer", 1, "tokenised_bleu", 34, updates=updates)
-    csv_of(tmp_path, plain, line("man", 1, "tokenised_bleu", 36, baseline="transformer", updates="6000"))
-    found = cells(table(tmp_path, "man/table1"))[1]
-    assert found[found.index("36.00") + 1 :] == gain
+def test_bleu_of_few_sentences_is_not_shown(tmp_path: Path) -> None:
+    table_file(tmp_path, TWO_ROWS.replace("baseline:", "metric: bleu_by_length\nbaseline:"))
+    signatures = {"bleu_0_10": "tok:none|sentences:10", "bleu_10_20": "tok:none|sentences:9"}
+    csv_of(tmp_path, *(line("man", 1, metric, 30, signature=of) for metric, of in signatures.items()))
+    header = "| full scale,  (the paper) | BLEU, 1 to 10 words |"
+    assert table(tmp_path, "man/table1").startswith(header)
 
 
-def test_metrics_of_a_family(tmp_path: Path) -> None:
-    """BLEU by length, locality and probing: what was measured, the fewer as columns, with the paper's number."""
-    rows = "".join(f"  r{n}: {{label: r{n}, architecture: transformer_tiny}}\n" for n in range(3))
-    paper = "{bleu_10_20: 30, bleu_50: 20.5}"
-    zz = f"  zz: {{label: zz, architecture: transformer_tiny, paper: {paper}}}\n"
-    table_file(tmp_path, f"{HEAD}metric: bleu_by_length\nrows:\n{zz}{rows}", "man/fig2")
-    assert table(tmp_path, "man/fig2") == "Not trained ([rows](../configs/man/fig2.yaml)): zz; r0; r1; r2."
-    sizes = {20: 10, 0: 300, 10: 200, 30: 9}  # sentences: a group of nine is not shown
-    lines = [
-        line("zz", 1, f"bleu_{a}_{a + 10}", 30 + a, scale="small", signature=f"tok:none|sentences:{size}")
-        for a, size in sizes.items()
-    ]
-    csv_of(tmp_path, *lines, table="man/fig2")
-    assert table(tmp_path, "man/fig2") == (
-        "| small scale, captions (the paper) | zz |\n|---|---|\n| BLEU, 1 to 10 words | 30.00 |\n"
-        "| BLEU, 11 to 20 words | 40.00 (30.0) |\n| BLEU, 21 to 30 words | 50.00 |\n\n"
-        "Not trained ([rows](../configs/man/fig2.yaml)): r0; r1; r2."
-    )
-    csv_of(
-        tmp_path,
-        *(line(f"r{n}", 1, "bleu_0_10", 31, scale="small") for n in (0, 1)),
-        line("zz", 1, "bleu_10_20", 40, scale="small"),
-        table="man/fig2",
-    )
-    assert cells(table(tmp_path, "man/fig2"))[:3] == [
-        ["zz", "—", "40.00 (30.0)"],
-        ["r0", "31.00", "—"],
-        ["r1", "31.00", "—"],
-    ]
-
-
-def test_order_of_tables_and_rows(tmp_path: Path) -> None:
-    """Tables by their numbers, figures after them, others last; rows as in the file."""
-    for name in ("table10", "table2", "fig2", "others"):
-        table_file(tmp_path, TWO_ROWS, f"man/{name}")
-        csv_of(tmp_path, *(line(row, 1, "tokenised_bleu", 34) for row in ("man", "transformer")), table=f"man/{name}")
-    text = table(tmp_path, "man")
-    assert [part.partition("\n")[0] for part in text.split("### ")[1:]] == [
-        "Table 2: translation", "Table 10: translation", "Figure 2: translation", "Others: translation",
-    ]  # fmt: skip
-    assert [row[0] for row in cells(text.rpartition("\n\n")[2])] == ["Transformer", "DMAN / SAN"]
+def test_what_was_not_measured_or_drawn_is_not_there(tmp_path: Path) -> None:
+    table_file(tmp_path, TWO_ROWS.replace("  man:", "  iwslt14_man_full:"))
+    table_file(tmp_path, TWO_ROWS.replace("  man:", "  mma:"), "mma/table2")
+    csv_of(tmp_path, line("iwslt14_man_full", 1, "sacrebleu", 36, scale="small"))
+    assert [row[0] for row in cells(table(tmp_path, "summary"))] == ["[MAN](docs/papers/man.md)"]
+    assert "### Figure" not in table(tmp_path, "mma")
 
 
 def test_every_metric_of_the_rows_has_a_name() -> None:
@@ -256,48 +147,8 @@ def test_every_metric_of_the_rows_has_a_name() -> None:
     found = {
         metric_name(metric)
         for each in tables
-        for row in papers.rows_of(each)
-        for metric in (*row.paper, *(row.metric(scale) for scale in row.recipes))
+        for row in (papers.Row(each, name) for name in each.sources)
+        for metric in (*row.paper, *map(row.metric, papers.SCALES))
     }
     assert [name for name in sorted(found) if "_" in name] == []
     assert {"BLEU, tokenised", "average: BLEU, several references", "attention within 2, layer 3 (%)"} <= found
-
-
-# --- the summary
-
-
-def test_summary_has_a_line_for_each_paper(tmp_path: Path) -> None:
-    """Main rows at small scale, with the paper's gain; rows that are not measured are not there."""
-    text = TWO_ROWS.replace("  man:", "  iwslt14_man_full:")
-    table_file(tmp_path, text)
-    csv_of(
-        tmp_path,
-        line("transformer", 1, "sacrebleu", 35.00, scale="small"),
-        line("iwslt14_man_full", 2, "sacrebleu", 36.00, difference="1.50", p="0.0001", scale="small", date="2026"),
-        line("iwslt14_man_full", 1, "sacrebleu", 34.80, difference="-0.20", p="0.2507", scale="small", date="2026"),
-        line("iwslt14_man_full", 3, "sacrebleu", 99, difference="9", scale="small", settings="bb", date="2025"),
-        line("iwslt14_man_full", 1, "tokenised_bleu", 36.00, difference="1.50", p="0.0001"),
-    )
-    assert table(tmp_path, "summary") == (
-        "| paper | idea | architecture | gain, paper | gain, here | BLEU, here | seeds | results |\n"
-        "|---|---|---|---|---|---|---|---|\n"
-        "| [MAN](docs/papers/man.md) | a learned mask over distances, before the self-attention | `transformer_man`"
-        " | +1.9 | +0.65 | 35.40 (±0.85) | 2 | [man](results/man.md) |"
-    )
-
-
-# --- measures on trained models
-
-
-def test_locality(tmp_path: Path) -> None:
-    """Within two positions in the encoder; seeds beside one another."""
-    lines = [f"{name},encoder,{layer},{kind},{kind},2,{layer}0.16"
-             for name in ("D.seed1", "D.seed2") for layer in (1, 2) for kind in ("san", "dman")]  # fmt: skip
-    others = ["D.seed1,decoder,1,san,san,2,99.0", "D.seed1,encoder,1,san,san,4,99.0"]
-    header = "checkpoint,stack,layer,sublayer,kind,window,share"
-    put(tmp_path, "results/locality/own.csv", "\n".join((header, *others, *lines, "")))
-    assert table(tmp_path, "locality/own") == (
-        "| checkpoint | sublayer | layer 1 | layer 2 |\n|---|---|---|---|\n"
-        "| `D.seed1` | DMAN | 10.2 | 20.2 |\n| `D.seed2` | DMAN | 10.2 | 20.2 |\n"
-        "| `D.seed1` | SAN | 10.2 | 20.2 |\n| `D.seed2` | SAN | 10.2 | 20.2 |"
-    )

@@ -1,4 +1,4 @@
-"""Small tables, CSVs and pages under a root of their own, which the tests of the report vary."""
+"""Small tables, CSVs and pages under a root of their own, which the tests of recipes and of the report vary."""
 
 from __future__ import annotations
 
@@ -9,22 +9,26 @@ from support.recipes import write_table
 
 FULL = """\
 metric: tokenised_bleu
+seeds: [1, 2]
 data: {name: none, prepare: data-prep/prepare_toy.sh, source: de, target: en}
-train: {max_update: 9}
+train: {max_update: 9, max_tokens: 100, lr: [0.1], dropout: 0.3}
+generate: {beam: 4}
 """
 SMALL = """\
 description: captions, two cores
 metric: sacrebleu
 data: {name: captions, prepare: data-prep/prepare_toy.sh, source: de, target: en}
-train: {max_update: 3}
+train: {max_update: 3, max_tokens: 10, lr: [0.2]}
+generate: {beam: 2}
 """
-HEAD = "extends: base/full.yaml\nsmall: base/small.yaml\n"
-TWO_ROWS = f"""\
+TWO_ROWS = """\
 # Table 1 of Fan et al. 2021: translation.
-{HEAD}baseline: transformer
+extends: base/full.yaml
+small: base/small.yaml
+baseline: transformer
 rows:
-  transformer: {{label: Transformer, architecture: transformer_tiny, paper: {{tokenised_bleu: 34.4}}}}
-  man: {{label: "DMAN | SAN", architecture: transformer_man_tiny, paper: {{tokenised_bleu: 36.3}}}}
+  transformer: {label: Transformer, architecture: transformer_tiny, paper: {tokenised_bleu: 34.4}}
+  man: {label: "DMAN | SAN", architecture: transformer_man_tiny, paper: {tokenised_bleu: 36.3}}
 """
 
 

@@ -27,19 +27,14 @@ from experiments.recipes.tables import RowSource, find_table, tables_of
 from experiments.system.checkout import USER_DIR
 from fairseq_localattn.analysis.probing.models import architecture_options, new_encoder
 from support.paths import ROOT
+from support.recipes import values
 
 CONFIGS = ROOT / "configs"
 PAPERS = ("man", "diffwin", "csan", "mma", "mgsa")
-BASES = {  # recipes that tables extend, at full scale: of one paper, and of several
-    path.relative_to(CONFIGS).with_suffix("").as_posix(): path
-    for folder in ("base", *(f"{p}/base" for p in PAPERS))
-    for path in CONFIGS.glob(f"{folder}/*.yaml")
-}
-SMALL = {path.stem: path for path in CONFIGS.glob("scales/small/*.yaml")}
+# Recipes that tables extend: at full scale of several papers and of one, and at small scale.
+BASES = [path for folder in ("base", "*/base", "scales/small") for path in sorted(CONFIGS.glob(f"{folder}/*.yaml"))]
 TABLES = {f"{paper}/{name}": find_table(paper, name) for paper in PAPERS for name in tables_of(paper)}
-_PLACES = {
-    f"{name}_{row}": (table, row) for name, table in TABLES.items() for row in table.sources
-}  # fmt: skip
+_PLACES = {f"{name}_{row}": (table, row) for name, table in TABLES.items() for row in table.sources}
 ROWS = sorted(name for name, (table, row) in _PLACES.items() if row in table.rows("full"))
 SMALL_ROWS = sorted(name for name, (table, row) in _PLACES.items() if row in table.rows("small"))
 LEVELS = 3  # of the trees
@@ -72,11 +67,6 @@ def chain(path: Path) -> Iterator[Path]:
             yield from chain((path.parent / line.removeprefix("extends: ")).resolve())
 
 
-def values(found: Recipe, section: str) -> dict[str, Any]:
-    """Return the flags of a section as the recipe states them."""
-    return {key: entry.value for key, entry in found.section(section).items()}
-
-
 @cache
 def _dictionary(size: int) -> Dictionary:
     words = Dictionary()
@@ -97,7 +87,10 @@ def build(name: str) -> nn.Module:
     )
     with torch.device("meta"):
         if found.probing == "scratch":
-            return new_encoder(*_for_probing(found, architecture, source))
+            own = (item for item in values(found, "train").items() if item[0].startswith("mgsa_"))
+            flags = [f"--{key.replace('_', '-')}={value}" for key, value in own]
+            data: Any = SimpleNamespace(dictionary=source, phrase_levels=LEVELS, folder=Path("DATA"))
+            return new_encoder(architecture_options(architecture, flags), data)
         words = ["DATA", "--user-dir", str(USER_DIR), "--arch", architecture]
         words += expand(found, "train")
         args = options.parse_args_and_arch(options.get_training_parser(), words)
@@ -109,29 +102,13 @@ def build(name: str) -> nn.Module:
     return model
 
 
-def _for_probing(found: Recipe, architecture: str, words: Dictionary) -> tuple[Any, Any]:
-    """Return the flags of a row that the runner gives to analysis.probing: those of its model."""
-    flags = [
-        f"--{key.replace('_', '-')}={value}" for key, value in values(found, "train").items() if key.startswith("mgsa_")
-    ]
-    return architecture_options(architecture, flags), SimpleNamespace(
-        dictionary=words, phrase_levels=LEVELS, folder=Path("DATA")
-    )
-
-
-def sides(model: nn.Module) -> dict[str, Any]:
-    """Return 'encoder' and 'decoder', as far as the model has them."""
-    if not hasattr(model, "encoder") and not hasattr(model, "decoder"):
-        return {"encoder": model}
-    return {side: getattr(model, side) for side in ("encoder", "decoder") if getattr(model, side, None) is not None}
-
-
 def sizes_of(model: nn.Module) -> dict[str, Any]:
     """Return what a recipe's `sizes` states, measured on the model."""
     measured: dict[str, set[Any]] = {"embed_dim": set(), "ffn_embed_dim": set(), "attention_heads": set()}
     found: dict[str, Any] = {}
     words = {}
-    for side, stack in sides(model).items():
+    stacks = {side: getattr(model, side) for side in ("encoder", "decoder") if getattr(model, side, None) is not None}
+    for side, stack in (stacks or {"encoder": model}).items():
         found[f"{side}_layers"] = len(stack.layers)
         words[side] = stack.embed_tokens.num_embeddings
         measured["embed_dim"].add(stack.embed_tokens.embedding_dim)
