@@ -1,10 +1,11 @@
-"""Lines that cannot be translated, and checkpoints that do not fit: each ends in one line that says where and what."""
+"""Lines that cannot be translated, checkpoints that do not fit, damaged data: one line says where and what."""
 
 from __future__ import annotations
 
 import importlib
 import re
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -105,15 +106,37 @@ def test_a_state_of_the_optimizer_that_does_not_fit(
     assert re.search(says, done.stderr)
 
 
-# ------------------------------------------------------------------ processes that load data
+# ------------------------------------------------------------------ damaged data
+
+
+def put(place: int, new: bytes) -> Callable[[bytes], bytes]:
+    """Return a change of a file's bytes: ``new`` ones from ``place`` on."""
+    return lambda old: old[:place] + new + old[place + len(new) :]
+
+
+# Other damages: tests/compat/test_data.py, tests/phrases/test_subwords.py, tests/tasks.
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        ("dict.xx.txt", lambda old: b"\xff 3\n" + old, ":1: invalid UTF-8"),
+        ("dict.xx.phrases.txt", lambda old: b"NP\n" + old, ":1: expected a word, a blank and its count, found 'NP'"),
+        ("xx.phrases.json", lambda _: b"\xff", ": damaged (UnicodeDecodeError"),
+        ("xx.phrases.json", lambda _: b'{"levels": 0, "subwords": "none"}', ": damaged: 0 levels"),
+        ("test.xx-yy.xx.bin", put(0, b"\xff\xfe"), "number 65279 of a word, and the dictionary has"),
+        ("test.xx-yy.xx.phrases.bin", put(8, struct.pack("<i", 1 << 30)), "sentence 1: packed phrases of"),
+    ],
+)
+def test_damaged_data(name: str, change: Callable[[bytes], bytes], says: str, world: World, tmp_path: Path) -> None:
+    file = world.copy_of_data(tmp_path) / name
+    file.write_bytes(change(file.read_bytes()))
+    assert_one_line(READERS["locality"](file.parent, world.model("mgsa")), str(file).rpartition(".")[0], says)
 
 
 def test_damage_that_another_process_meets(world: World, tmp_path: Path) -> None:
     """torch gives the error of such a process with its traceback; what is left is its line."""
     data = world.copy_of_data(tmp_path)
     file = data / "train.xx-yy.xx.phrases.bin"
-    old = file.read_bytes()
-    file.write_bytes(old[:8] + struct.pack("<i", -1) + old[12:])  # the number of phrases
+    file.write_bytes(put(8, struct.pack("<i", -1))(file.read_bytes()))  # the number of phrases
     words = train_flags(data, "transformer_mgsa_tiny", tmp_path / "run", 1, task=TREES, no_save=True)
     main = importlib.import_module("fairseq_cli.train").cli_main
     done = call(main, *words, "--num-workers", 1, "--user-dir", USER_DIR, check=False)

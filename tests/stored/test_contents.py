@@ -68,13 +68,6 @@ class Payload:
         return os.system, ("touch canary",)
 
 
-class Evaluated:
-    """As :class:`Payload`, by ``eval``."""
-
-    def __reduce__(self) -> Any:
-        return eval, ("open('canary', 'w')",)
-
-
 def legacy_tar() -> bytes:
     """Return a file of torch's oldest format, a tar archive of pickles."""
     file, content = io.BytesIO(), pickle.dumps(Payload())
@@ -83,13 +76,6 @@ def legacy_tar() -> bytes:
             member = tarfile.TarInfo(name)
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
-    return file.getvalue()
-
-
-def script() -> bytes:
-    """Return a model of TorchScript."""
-    file = io.BytesIO()
-    torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), file)
     return file.getvalue()
 
 
@@ -112,9 +98,6 @@ WHOLE = saved(state())
 # What is wrong → the file or its state, and what the error says.
 REFUSED: dict[str, tuple[Any, str]] = {
     # Damage
-    "empty": (b"", "damaged, cut short or no checkpoint"),
-    "text": (b"not a checkpoint\n", "damaged, cut short or no checkpoint"),
-    "cut": (WHOLE[: len(WHOLE) // 2], "damaged, cut short or no checkpoint"),
     "the last byte is missing": (WHOLE[:-1], "damaged, cut short or no checkpoint"),
     "a wrong byte": (with_a_wrong_byte(WHOLE), "/0 does not have the checksum"),
     "compressed": (compressed(WHOLE), "is compressed"),
@@ -124,16 +107,12 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "weights alone": ({"weight": torch.zeros(2)}, "no checkpoint of fairseq's"),
     "no model": ({**state(), "model": []}, "it has no model of fairseq's"),
     "no options": ({**state(), "cfg": None}, "it has no options"),
-    "no extra_state": (
-        {"cfg": state()["cfg"], "model": state()["model"]},
-        "it has no optimizer_history and no",
-    ),
+    "no extra_state": ({name: state()[name] for name in ("cfg", "model")}, "it has no optimizer_history and no"),
     "options of another kind": ({**state(), "cfg": 3}, "its cfg is a int"),
     "an epoch of text": ({**state(), "extra_state": {"train_iterator": {"epoch": "two"}}}, "epoch is a str"),
     "2**70 updates": ({**state(), "optimizer_history": [{"num_updates": 2**70}]}, "num_updates is 1180591"),
     # Weights
     "NaN": (state(bad=torch.tensor([1.0, float("nan")])), "1 of 3 weights hold NaN or infinity, model.bad first"),
-    "infinity": (state(bad=torch.tensor([float("inf")]).half()), "1 of 3 weights hold NaN or infinity"),
     "no strides": (state(wide=torch.ones(1).expand(10**6, 10**6)), "model.wide claims 1,000,000,000,000 numbers"),
     "sparse": (state(few=torch.ones(2, 2).to_sparse()), "the tensor model.few is sparse"),
     "without data": (state(none=torch.ones(2, device="meta")), "the tensor model.none is sparse"),
@@ -148,14 +127,12 @@ REFUSED: dict[str, tuple[Any, str]] = {
     # Code
     "code": (state({"x": Payload()}), "refused to load"),
     "code as a key": ({**state(), "x": {(1, Payload()): 1}}, "refused to load"),
-    "code in a plain pickle": (pickle.dumps({"model": Evaluated()}, protocol=0), "eval"),
+    "code in a plain pickle": (pickle.dumps({"model": Payload()}, protocol=0), "posix.system"),
     "code in a later pickle": (pickle.dumps(Payload(), protocol=4), "refused to load"),
-    "code in the oldest format": (legacy_tar(), "cannot load"),
-    "TorchScript": (script(), "cannot load"),
+    "code in the oldest format": (legacy_tar(), "it is in a format that fairseq-train does not write"),
     "a function": (state({"x": functools.partial(print, 1)}), "functools.partial"),
     "an array of objects": (state({"x": np.array([None], dtype=object)}), "numpy.dtypes.ObjectDType"),
     "a configuration": (state({"x": OmegaConf.create({"a": 1})}), "omegaconf"),  # allowed in the broadcast only
-    "a path": (state({"x": Path("x")}), "pathlib"),
 }
 
 

@@ -16,7 +16,6 @@ from fairseq_localattn.analysis import accuracy, describe
 from fairseq_localattn.analysis.heatmap import command as heatmap
 from fairseq_localattn.analysis.locality import command as locality
 from fairseq_localattn.models.transformer import LocalTransformerModel
-from fairseq_localattn.phrases import binarize
 from support.cli import Done, call, fairseq, make_data, train_flags
 
 TREES = "translation_with_phrases"
@@ -97,11 +96,6 @@ def hub(data: Path, path: Path) -> Done:
         print(model.translate(["a b c"], max_len_a=0, max_len_b=4))
 
     return call(main, check=False)
-
-
-def binarised(data: Path, path: Path) -> Done:
-    words = ["--lang", "xx", "--texts", path.parents[1], "--trees", path.parents[1], "--subwords", "none"]
-    return call(binarize.main, data, *words, "--workers", "1", check=False)
 
 
 def averaged(data: Path, path: Path) -> Done:
