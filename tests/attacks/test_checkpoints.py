@@ -13,17 +13,11 @@ import pytest
 import torch
 
 from support.attacks.world import READERS, World, assert_one_line, bounded
+from support.checkpoints import Payload
 
 pytestmark = pytest.mark.xdist_group("attacks")  # one world serves all
 State = dict[str, Any]
 Write = Callable[[State, Path], object]
-
-
-class Payload:
-    """An object that creates the file ``canary`` when it is unpickled without protection."""
-
-    def __reduce__(self) -> Any:
-        return os.system, ("touch canary",)
 
 
 CODE = "__import__('pathlib').Path('canary').touch()"
@@ -82,18 +76,12 @@ FILES: dict[str, tuple[str, Write, str | None]] = {
         lambda state, path: torch.save({**state, "extra_state": {**state["extra_state"], "train_iterator": {}}}, path),
         "cannot continue from",
     ),
-    "no options of the model": (
-        "locality",
-        lambda state, path: torch.save({**state, "cfg": {"task": {}}}, path),
-        "infer task",
-    ),
     "no criterion": ("validate", part("criterion", None), "cannot make the criterion"),
     "an unknown architecture": ("locality", with_("model", arch="no_such_arch", _name="no_such_arch"), "no_such_arch"),
     "code in a criterion": ("validate", part("criterion", {"_name": "ctc", "wer_args": CODE}), "refused to evaluate"),
     "code in an optimizer": ("train --restore-file", part("optimizer", {"_name": "adam", "adam_betas": CODE}), None),
     "a user_dir": ("train --finetune-from-model", with_("common", user_dir="stranger"), None),
     "codes that are no file": ("from_pretrained", part("bpe", {"_name": "subword_nmt"}), "cannot make the tokeniser"),
-    "layers of text": ("interactive", with_("model", encoder_layers="many"), "cannot use"),
     "a weight too many": (
         "train --restore-file",
         lambda state, path: torch.save({**state, "model": {**state["model"], "stranger": torch.zeros(3)}}, path),
