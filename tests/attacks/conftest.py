@@ -9,5 +9,4 @@ from support.attacks.world import World, make_world
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """Return data and valid checkpoints."""
     return make_world(tmp_path_factory.mktemp("world"))

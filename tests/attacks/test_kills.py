@@ -25,13 +25,11 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(data: Path, folder: Path, updates: int = UPDATES, **more: object) -> list[object]:
-    """Return the arguments of a training with the plugin."""
     return [*train_flags(data, ARCH, folder, updates, **SAVED, **more, log_interval=1), "--user-dir", USER_DIR]
 
 
 @pytest.fixture(scope="module")
 def undisturbed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a training that nobody kills."""
     folder = tmp_path_factory.mktemp("undisturbed")
     done = forked.run("fairseq-train", *command(data, folder), cwd=folder)
     assert done.returncode == 0, done.stderr

@@ -23,7 +23,6 @@ def test_validate(data: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_mistake_ends_in_one_line(data: Path, tmp_path: Path) -> None:
-    """No traceback, a non-zero exit, and nothing written."""
     words = train_flags(data, "transformer_csan_tiny", tmp_path / "run", updates=1)
     failed = run(BIN / "fairseq-train", *words, "--csan-window", 4, "--user-dir", USER_DIR, check=False)
     said = [line for line in failed.stderr.splitlines() if not line.startswith(("INFO:", "DEBUG:", "WARNING:"))]

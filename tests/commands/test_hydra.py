@@ -88,7 +88,6 @@ def test_a_mistake_ends_in_one_line(override: str, line: str, data: Path, tmp_pa
 
 
 def train_in_process(folder: Path, **parts: Any) -> Path:
-    """Train two updates by a configuration in this process, and return the checkpoint."""
     root = OmegaConf.structured(FairseqConfig)
     OmegaConf.set_struct(root, False)
     chosen = {

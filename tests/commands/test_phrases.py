@@ -26,7 +26,6 @@ def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
 
 
 def hypotheses(text: str) -> dict[int, tuple[float, str]]:
-    """Return score and words by number of the sentence."""
     found = re.findall(r"^H-(\d+)\t(\S+)\t(.+)$", text, re.M)
     return {int(n): (float(score), words) for n, score, words in found}
 

@@ -15,7 +15,6 @@ PAIR = ("-s", "xx", "-t", "yy", "--cpu", "--max-len-b", 10)
 
 @pytest.fixture(scope="module")
 def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Return the checkpoints of two models, of different seeds."""
     folder = tmp_path_factory.mktemp("scenarios")
     for seed in 1, 2:
         fairseq("train", *train_flags(data, "transformer_csan_tiny", folder / str(seed), updates=10, seed=seed))
@@ -57,13 +56,6 @@ def test_constraints_are_in_the_translation(trained: list[Path], data: Path, tmp
     words = ["--path", trained[0], "--input", given, "--constraints", "--beam", 4, *PAIR]
     found = lines_of(fairseq("interactive", data, *words).stdout, "H")
     assert "h g" in found[0] and "a" in found[1].split() and "b c" in found[1] and 2 in found
-
-
-def test_prefixes_begin_the_translation(trained: list[Path], data: Path) -> None:
-    words = ["--path", trained[0], "--prefix-size", 2, *PAIR]
-    done = fairseq("generate", data, *words).stdout
-    targets, found = lines_of(done, "T"), lines_of(done, "H")
-    assert [line.split()[:2] for line in found.values()] == [targets[number].split()[:2] for number in found]
 
 
 def test_an_ensemble(trained: list[Path], data: Path) -> None:

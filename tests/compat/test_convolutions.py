@@ -28,19 +28,12 @@ def logits(model: Any, **net_input: Tensor) -> Tensor:
 
 
 @every_type
-def test_it_trains(kind: str) -> None:
+def test_what_is_trained_has_a_gradient(kind: str) -> None:
+    """DDP waits for the others'."""
     model = model_of(kind).train()
-    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=1e-3)
-    sample = batch(SOURCE, TARGET)
-    before = loss(model, sample)
-    for _ in range(5):
-        optimizer.zero_grad()
-        loss(model, sample).backward()
-        for name, parameter in model.named_parameters():
-            assert not parameter.requires_grad or parameter.grad is not None, name
-            assert parameter.isfinite().all(), name
-        optimizer.step()
-    assert loss(model, sample) < before
+    loss(model, batch(SOURCE, TARGET)).backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.isfinite().all() and (parameter.grad is not None) == parameter.requires_grad, name
 
 
 @every_type

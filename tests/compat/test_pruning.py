@@ -16,8 +16,6 @@ WEIGHTS = {**NAMES, "encoder.embed_tokens.weight": "words"}
 
 
 class Options:
-    """Options of a model, as an object with attributes."""
-
     def __init__(self, **options: Any) -> None:
         vars(self).update(options)
 

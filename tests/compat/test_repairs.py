@@ -59,7 +59,6 @@ def data(tmp_path_factory) -> Path:
 TRAIN = ["--arch", "transformer_tiny", "--max-tokens", "100"]
 LANGUAGES = ["-s", "xx", "-t", "yy"]
 LM = ["--task", "language_modeling", "--arch", "transformer_lm"]
-VALIDATE = ["--task", "translation", "--max-tokens", "100"]
 FOLDER = "Give the folder that fairseq-preprocess wrote"
 CHECKPOINT = "Give --path a checkpoint that fairseq-train wrote"
 
@@ -73,21 +72,17 @@ CHECKPOINT = "Give --path a checkpoint that fairseq-train wrote"
         ("train", "other", TRAIN, f"No data of a language pair in other. {FOLDER}"),
         ("train", "bin", [*TRAIN, *LANGUAGES, "--valid-subset", "tset"], f"Dataset not found: tset (bin). {FOLDER}"),
         ("generate", "bin", [*LANGUAGES, "--path", "x.pt"], f"Model file not found: x.pt. {CHECKPOINT}"),
-        ("interactive", "bin", [*LANGUAGES, "--path", "x.pt"], f"Model file not found: x.pt. {CHECKPOINT}"),
-        ("validate", "bin", [*VALIDATE, "--path", "x.pt"], f"Model file not found: x.pt. {CHECKPOINT}"),
-        ("eval-lm", "lm", ["--path", "x.pt"], f"Model file not found: x.pt. {CHECKPOINT}"),
     ],
 )
 def test_what_is_missing_is_named(command, folder, words, said, data, tmp_path, monkeypatch):
     """In one line, with what to give."""
     monkeypatch.chdir(tmp_path)
-    for name in ("cut", "other", "lm"):
+    for name in ("cut", "other"):
         Path(name).mkdir()
     Path("bin").symlink_to(data)
     for file in data.glob("test.*"):
         shutil.copy(file, "cut")
     Path("other/thesis.txt").write_text("years of work")
-    shutil.copy(data / "dict.xx.txt", "lm/dict.txt")
     done = fairseq(command, folder, *words, "--cpu", check=False)
     (line,) = done.stderr.splitlines()
     assert done.returncode == 1 and line.startswith("fairseq_localattn: ") and "Traceback" not in done.stdout

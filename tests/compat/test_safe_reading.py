@@ -32,7 +32,6 @@ BLEU = {
 
 
 def train_args(root: Path, save_dir: Path, updates: int) -> list[object]:
-    """Return the arguments of a short training with --eval-bleu."""
     return train_flags(root / "bin", "transformer_localattn_tiny", save_dir, updates, **BLEU)
 
 
@@ -136,10 +135,6 @@ def test_every_other_way_to_run_code_was_reviewed():
     assert "weights_only" not in "".join(path.read_text("utf-8") for path in SOURCES)
 
 
-def load(path: Path) -> dict:
-    return checkpoint_utils.load_checkpoint_to_cpu(str(path))
-
-
 def test_resuming_from_a_damaged_checkpoint_keeps_the_file(root, checkpoint, tmp_path):
     damaged = tmp_path / "checkpoint_last.pt"
     damaged.write_bytes(checkpoint.read_bytes()[:-100])
@@ -151,7 +146,6 @@ def test_resuming_from_a_damaged_checkpoint_keeps_the_file(root, checkpoint, tmp
 
 
 def bleu_counts(state: dict) -> list[np.ndarray]:
-    """Return the n-gram counts in the meters of a checkpoint."""
     meters = [state for _, _, _, state in state["extra_state"]["metrics"]["valid"]]
     return [meter["sum"] for meter in meters if isinstance(meter.get("sum"), np.ndarray)]
 
@@ -166,7 +160,7 @@ def test_bleu_counts_of_numpy_1_and_2_are_read(module, checkpoint, tmp_path):
                 data, changes = re.subn(rb"numpy\._?core\.multiarray", module.encode(), data)
                 assert changes > 0
             new.writestr(item.filename, data)
-    counts = bleu_counts(load(tmp_path / "renamed.pt"))
+    counts = bleu_counts(checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "renamed.pt")))
     expected = bleu_counts(torch.load(checkpoint, weights_only=False))
     assert len(counts) == len(expected) == 2  # matches and totals of 1- to 4-grams
     for ours, theirs in zip(counts, expected, strict=True):
@@ -183,7 +177,7 @@ def test_two_processes_resume_a_training_of_one_process(root, checkpoint, tmp_pa
     assert [worker.returncode for worker in done] == [0, 0], done[0].stderr + done[1].stderr
     log = done[0].stdout + done[0].stderr
     assert "Loaded checkpoint" in log and "@ 2 updates" in log
-    state = load(tmp_path / "checkpoint_last.pt")
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "checkpoint_last.pt"))
     assert state["optimizer_history"][-1]["num_updates"] == 4
     assert {counts.dtype for counts in bleu_counts(state)} == {np.dtype("float64")}
     # The classes of the broadcast are allowed during the broadcast only.

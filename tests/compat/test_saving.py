@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import shutil
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -15,28 +14,21 @@ from fairseq.file_io import PathManager
 
 from fairseq_localattn.compat import saving
 from fairseq_localattn.errors import UsageError
-
-
-def full(*_: Any, **__: Any) -> None:
-    raise OSError(errno.ENOSPC, "No space left on device")
+from support.attacks.faults import FailingDisk, left_over
 
 
 def test_an_interrupted_copy_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = tmp_path / "checkpoint1.pt", tmp_path / "checkpoint_last.pt"
     source.write_bytes(b"new" * 1000)
     target.write_bytes(b"old")
-
-    def cut(source: str, part: str, **_: Any) -> None:
-        Path(part).write_bytes(b"new")
-        full()
-
-    with monkeypatch.context() as patch:
-        patch.setattr(shutil, "copyfile", cut)
-        with pytest.raises(OSError, match="No space left"):
-            PathManager.copy(str(source), str(target), overwrite=True)
-    assert target.read_bytes() == b"old" and not list(tmp_path.glob("*.tmp"))
+    disk = FailingDisk(tmp_path, monkeypatch)
+    disk.begin(2)  # after the copy is opened
+    with pytest.raises(OSError, match="No space left"):
+        PathManager.copy(str(source), str(target), overwrite=True)
+    assert target.read_bytes() == b"old" and not left_over(tmp_path)
+    disk.begin()
     assert PathManager.copy(str(source), str(target), overwrite=True)
-    assert target.read_bytes() == source.read_bytes() and not list(tmp_path.glob("*.tmp"))
+    assert target.read_bytes() == source.read_bytes() and not left_over(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -64,8 +56,8 @@ def test_other_errors_of_saving_stay(tmp_path: Path) -> None:
 
 
 def test_fairseq_writes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-    monkeypatch.setattr(torch, "save", lambda *_: calls.append(1) or full())  # type: ignore[func-returns-value]
+    disk = FailingDisk(tmp_path, monkeypatch)
+    disk.begin(2, lasting=True)
     with pytest.raises(OSError, match="No space"):
         checkpoint_utils.torch_persistent_save({}, str(tmp_path / "x.pt"))
-    assert calls == [1]
+    assert len(disk.writes) == 2

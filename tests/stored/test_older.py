@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import types
 from argparse import Namespace
@@ -18,7 +17,7 @@ from experiments.runs import averaging
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.stored import older
 from fairseq_localattn.stored.reading import CheckpointError
-from support.checkpoints import assert_same
+from support.checkpoints import Payload, assert_same
 from support.cli import call, fairseq, make_data, train_flags
 
 ARCH = "transformer_mma_tiny"
@@ -26,7 +25,6 @@ ARCH = "transformer_mma_tiny"
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Return data, and a checkpoint of today."""
     data = make_data(tmp_path_factory.mktemp("reverse"), train=40)
     folder = tmp_path_factory.mktemp("run")
     fairseq("train", *train_flags(data, ARCH, folder, 1))
@@ -90,11 +88,6 @@ def test_what_an_older_fairseq_wrote(
     fairseq("train", *train_flags(data, ARCH, tmp_path, 2))
 
 
-class Payload:
-    def __reduce__(self) -> Any:
-        return os.system, ("touch canary",)
-
-
 def nested(depth: int) -> Any:
     """Return a configuration of omegaconf in itself, this many times."""
     found = OmegaConf.create({"a": 1})
@@ -104,29 +97,23 @@ def nested(depth: int) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("change", "named"),
+    ("change", "said"),
     [
-        ({"cfg": OmegaConf.create({"a": Payload()}, flags={"allow_objects": True})}, "system"),
-        ({"last_optimizer_state": OmegaConf.create({"a": 1})}, "omegaconf.dictconfig.DictConfig"),
-        ({"cfg": nested(older.MOST_NESTED + 1)}, "omegaconf.dictconfig.DictConfig"),
+        ({"cfg": OmegaConf.create({"a": Payload()}, flags={"allow_objects": True})}, "refused to load .*system"),
+        ({"last_optimizer_state": OmegaConf.create({"a": 1})}, "refused to load .*omegaconf.dictconfig.DictConfig"),
+        ({"cfg": nested(older.MOST_NESTED + 1)}, "refused to load .*omegaconf.dictconfig.DictConfig"),
+        ({"cfg": OmegaConf.create([1])}, "its cfg is a list, as in no checkpoint of fairseq's"),
     ],
 )
 def test_other_objects_are_refused(
-    change: dict[str, Any], named: str, trained: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    change: dict[str, Any], said: str, trained: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "x.pt"
     torch.save({**torch.load(trained[1], weights_only=True), **change}, path)
-    with pytest.raises(CheckpointError, match=f"refused to load .*{named}"):
+    with pytest.raises(CheckpointError, match=said):
         checkpoint_utils.load_checkpoint_to_cpu(str(path))
     assert not (tmp_path / "canary").exists()
-
-
-def test_another_configuration_than_of_fairseq(trained: tuple[Path, Path], tmp_path: Path) -> None:
-    """An object of omegaconf that holds no options of fairseq's is no configuration."""
-    torch.save({**torch.load(trained[1], weights_only=True), "cfg": OmegaConf.create([1])}, tmp_path / "x.pt")
-    with pytest.raises(CheckpointError, match="its cfg is a list, as in no checkpoint of fairseq's"):
-        checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "x.pt"))
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,19 @@
-"""Checkpoints of two trainings, compared to the bit."""
+"""Checkpoints: of two trainings, compared to the bit; and one that holds code."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import torch
+
+
+class Payload:
+    """An object that creates the file ``canary`` when it is unpickled without protection."""
+
+    def __reduce__(self) -> Any:
+        return os.system, ("touch canary",)
 
 
 def checkpoint(path: Path) -> dict[str, Any]:

@@ -25,7 +25,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def begun(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Return the checkpoints of a plain model and of a variant."""
     folders = {arch: tmp_path_factory.mktemp(arch) for arch in (PLAIN, MMA)}
     for arch, folder in folders.items():
         fairseq("train", *train_flags(data, arch, folder, 1))
@@ -33,7 +32,6 @@ def begun(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pat
 
 
 def go_on(data: Path, checkpoint: Path, folder: Path, arch: str, **options: object) -> Done:
-    """Start a training of ``arch`` in a folder where the checkpoint is the last one."""
     shutil.copy(checkpoint, folder / "checkpoint_last.pt")
     return fairseq("train", *train_flags(data, arch, folder, 2, **options), check=False)
 

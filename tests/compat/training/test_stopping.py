@@ -34,7 +34,6 @@ def command(data: Path, folder: Path, updates: int = UPDATES, **more: object) ->
 
 @pytest.fixture(scope="module")
 def undisturbed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the last checkpoint of a training that nobody stops."""
     folder = tmp_path_factory.mktemp("undisturbed")
     fairseq("train", *train_flags(data, ARCH, folder, UPDATES, **FLAGS))
     return folder / "checkpoint_last.pt"

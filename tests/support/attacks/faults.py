@@ -79,7 +79,7 @@ class _Stream:
 
 
 class FailingDisk:
-    """Counts what this process writes below a folder, and lets one of these writes fail, for want of space by default.
+    """Counts what this process writes below a folder, and lets one of these writes fail for want of space.
 
     Opening a file to write, the first write to it, replacing a file and making a folder are a write each.
 
@@ -89,8 +89,8 @@ class FailingDisk:
         lasting: whether those after it fail as well.
     """
 
-    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, error: int = errno.ENOSPC) -> None:
-        self.folder, self.error = str(folder), error
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.folder = str(folder)
         self.writes: list[str] = []
         self.failing = 0
         self.lasting = False
@@ -127,7 +127,7 @@ class FailingDisk:
         self.writes.append(what)
         number = len(self.writes)
         if self.failing and (number == self.failing or self.lasting and number > self.failing):
-            raise OSError(self.error, os.strerror(self.error), what.split(" ", 1)[1])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), what.split(" ", 1)[1])
 
 
 def left_over(folder: Path) -> list[Path]:

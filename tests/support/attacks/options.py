@@ -11,21 +11,19 @@ from hypothesis import strategies as st
 
 from fairseq_localattn.options import option_names
 
-NUMBERS = [*range(-1, 10), 11, 16, 64, 100, 10**9, 2**31 - 1, 2**31, 2**63, 2**70, -(2**31), -(2**63)]
+NUMBERS = [*range(-1, 10), 16, 64, 10**9, 2**31 - 1, 2**31, 2**70, -(2**63)]
 FRACTIONS = [0.0, -0.0, 0.1, 0.5, 1.0, 2.0, 1e4, -1.0, 1e-300, 1e300, "nan", "inf", "-inf"]
 LAYERS = [
-    *("all", "none", "1", "2", "1-2", "1,2", "1,1", "1-1,1-2", " 1 - 2 ", "ALL", "2-1", "0", "3", "0-1", "1-3", "-1"),
-    *("1-1000000000", "1-999999999", "999999999999999999999", "1-", "-", ",", "1,,2", "", " ", "all,1", "1.5", "1e9"),
-    *("nan", "١", "1-2", "²", "1\n", "1\0", "ein", "${oc.env:HOME}"),
+    *("all", "none", "1", "2", "1-2", "1,2", "1-1,1-2", " 1 - 2 ", "ALL", "2-1", "0", "1-3", "-1", "1-1000000000"),
+    *("999999999999999999999", "1-", "1,,2", "", "all,1", "1.5", "1e9", "nan", "١", "1\n", "1\0", "${oc.env:HOME}"),
 ]
 TEXTS = [
     # Kinds of heads, words and levels.
-    *"global local global,local global:1,local:3 global:0,local:4 local:-1 local:4,local:0 local,, local:1.5".split(),
-    *"global:99999999999999999999 global:4:4 forward,backward word word,2,3,4 word,2 2,3 word,1,2,3 word,1,1,1".split(),
-    *"word:1,2:3 word,0,0,0 word,-1,2,3 word,1000000000,2,3 word,2,2,9".split(),
+    *"global local global,local global:1,local:3 global:0,local:4 local:-1 local,, local:1.5 global:4:4".split(),
+    *"forward,backward word word,2,3,4 word,2 2,3 word,1,1,1 word,1,2:3 word,0,0,0 word,1000000000,2,3".split(),
     # Orders of sublayers.
-    *"dman,san,ffn san,ffn ffn san ffn,ffn,san sman,san,ffn dman,dman,dman,ffn cross,ffn dman conv,san,ffn".split(),
-    *(",".join(["san"] * 50), ",".join(["san"] * 10_000)),
+    *"dman,san,ffn san,ffn ffn ffn,san sman,san,ffn dman,dman,dman,ffn cross,ffn conv,san,ffn".split(),
+    ",".join(["san"] * 10_000),
     # Widths.
     *"head keys query sqrt 0 1 5 2.5 -1 nan inf 1e400 1e-400 1000000000 ٣ ²".split(),
     *("", " ", ":", ",", "\0", "\ud83d", "ein Wört", "${oc.env:HOME}", "__import__('os')", "x" * 10_000),
