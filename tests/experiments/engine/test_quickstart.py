@@ -21,7 +21,7 @@ from experiments.system import logs
 from support.paths import ROOT, SCRIPTS
 from support.tables.bench import SMALL, Bench
 
-LONGER = "max_tokens: 150, max_update: 120, save_interval_updates: 10, keep_interval_updates: 1, disable_validation: true"
+LONGER = "max_tokens: 150, max_update: 120, save_interval_updates: 10, disable_validation: true"
 ARCHITECTURES = ("transformer_mma_tiny", "transformer_localattn_tiny")
 
 

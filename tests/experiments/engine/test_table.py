@@ -50,21 +50,13 @@ def test_one_training_serves_all_tables(bench: Bench) -> None:
     assert bench.trainings() == 3 and set(bench.scores("table1", "sacrebleu")) == {"plain", "mma"}
 
 
-def test_two_rows_of_a_table_that_are_one_training(bench: Bench) -> None:
-    """Rows with other labels or paper's numbers share a run; each has lines of its own."""
-    bench.write("table1", TABLE_1 + "  again: {same_as: mma, label: again, paper: {tokenised_bleu: 32.0}}\n")
-    assert bench.run("table1", "--rows", "mma,again") == 0
-    found = bench.scores("table1")
-    assert set(found) == {"mma", "again"} and bench.trainings() == 1
-    assert found["mma"]["settings"] == found["again"]["settings"]
-
-
 @pytest.mark.slow
 def test_one_training_measured_in_several_ways(bench: Bench) -> None:
-    """A row of another measure, or of another test set, shares the training; its step and its lines are its own."""
+    """A row of another label, measure or test set shares the training; its lines are its own."""
+    again = "  again: {same_as: mma, label: again, paper: {tokenised_bleu: 32.0}}\n"
     near = "  near: {same_as: mma, label: near, metric: locality, baseline: null, paper: {w1_layer1: 30.0}}\n"
     valid = "  valid: {same_as: mma, data: {tests: {valid: valid}}, label: x, baseline: null, paper: null}\n"
-    bench.write("table1", TABLE_1 + near + valid)
+    bench.write("table1", TABLE_1 + again + near + valid)
     for part, language in product(("raw", "tok"), ("de", "en")):
         test = next(bench.out.glob(f"data/*/{part}/test.{language}"))
         test.with_stem("valid").write_text("".join(test.read_text().splitlines(keepends=True)[:7]))
@@ -79,7 +71,8 @@ def test_one_training_measured_in_several_ways(bench: Bench) -> None:
     stamps = {"generated.json", "generated.valid.json", "located.json"}
     assert stamps <= {path.name for path in folder.glob("*.json")}
     found = bench.scores("table1")
-    assert set(found) == {"plain", "mma", "valid"} and found["valid"]["settings"] == found["mma"]["settings"]
+    assert set(found) == {"plain", "mma", "again", "valid"}
+    assert found["valid"]["settings"] == found["again"]["settings"] == found["mma"]["settings"]
     assert found["valid"]["scoring"] != found["mma"]["scoring"]
 
 
@@ -252,20 +245,6 @@ def test_checkpoints_that_were_averaged_can_be_kept(bench: Bench) -> None:
     folder = bench.folder("transformer_mma_tiny")
     assert {path.name for path in (folder / "checkpoints").iterdir()} == set(CHECKPOINTS)
     assert (folder / "averaged.pt").is_file()
-
-
-# --- scales
-
-
-@pytest.mark.slow
-def test_the_small_scale(bench: Bench) -> None:
-    """Its own metric, seeds and batch; no paper's numbers; lines beside those of the full scale in one file."""
-    assert bench.run("table1", "--rows", "mma") == 0
-    assert bench.run("table1", "--scale", "small") == 0
-    found = bench.scores("table1", "sacrebleu", scale="small", row="mma", seed="2")["mma"]
-    assert (found["baseline"], found["averaged"], found["batch_tokens"]) == ("plain", "", "300")
-    assert found["difference"] and {line["seed"] for line in bench.lines("table1", "small")} == {"1", "2"}
-    assert set(bench.scores("table1")) == {"mma"}
 
 
 @pytest.mark.slow

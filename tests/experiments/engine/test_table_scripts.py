@@ -35,20 +35,15 @@ TABLES = [
 
 
 def test_each_table_of_a_paper_has_its_script() -> None:
-    expected = {(paper, name) for paper in PAPERS for name in tables_of(paper)}
-    expected |= {(figure.paper, figure.name) for figure in FIGURES}
-    assert {(path.parent.name, path.stem) for path in SCRIPTS} == expected
-
-
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_a_script_is_a_door(script: Path) -> None:
-    """It starts table.py or figure.py on its table, with what it is given, and holds nothing else."""
-    paper, name = script.parent.name, script.stem
-    door = "figure" if name.startswith("fig") else "table"
-    text = script.read_text("utf-8")
-    shebang, comment, *lines = text.splitlines()
-    assert lines == [f'. "$(dirname "${{BASH_SOURCE[0]}}")/../lib.sh" && start {door} {paper} {name} "$@"']
-    assert shebang == "#!/usr/bin/env bash" and comment.startswith("# ") and os.access(script, os.X_OK)
+    """It is a door: it starts table.py or figure.py on its table, with what it is given, and holds nothing else."""
+    doors = {(paper, name): "table" for paper in PAPERS for name in tables_of(paper)}
+    doors |= {(figure.paper, figure.name): "figure" for figure in FIGURES}
+    assert {(path.parent.name, path.stem) for path in SCRIPTS} == doors.keys()
+    for path in SCRIPTS:
+        shebang, comment, *lines = path.read_text("utf-8").splitlines()
+        words = f'{doors[path.parent.name, path.stem]} {path.parent.name} {path.stem} "$@"'
+        assert lines == [f'. "$(dirname "${{BASH_SOURCE[0]}}")/../lib.sh" && start {words}'], path
+        assert shebang == "#!/usr/bin/env bash" and comment.startswith("# ") and os.access(path, os.X_OK), path
 
 
 def start(script: Path, environment: Path, *options: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -86,14 +81,10 @@ def test_dry_run_shows_the_commands_of_each_row(
     where = ["--out", str(tmp_path / "out"), "--results", str(tmp_path / "results"), "--scale", scale, "--dry-run"]
     found = find_table(paper, name)
     rows: dict[str, Recipe] = {row: recipe_at(found, row, scale) for row in found.rows(scale)}
-    known = known_corpora()
-    places = [given for recipe in rows.values() for given in without_default(recipe)]
     options = ["--gpus", "2"] if scale == "full" else []
-    options += [
-        word
-        for place in dict.fromkeys(places if scale != "smoke" else [])
-        for word in ("--local", f"{place}={tmp_path}")
-    ]
+    for corpus in {recipe.corpus.name: recipe.corpus for recipe in rows.values()}.values() if scale != "smoke" else []:
+        if any("{local}" in option for option in corpus.options):
+            options += ["--local", f"{corpus.name}={tmp_path}"]
     assert table.main([paper, name, *where, *options]) == 0
     text = capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
@@ -114,15 +105,9 @@ def test_dry_run_shows_the_commands_of_each_row(
     assert all(recipe.corpus.prepare in text for recipe in rows.values())
     if scale == "smoke":
         corpora = {recipe.corpus.name for recipe in rows.values()}
-        assert corpora <= known.keys() and all(
-            f"mini_corpus.py {each} {tmp_path}/out/mini/" in text for each in corpora
-        )
+        assert corpora <= known_corpora().keys()
+        assert all(f"mini_corpus.py {each} {tmp_path}/out/mini/" in text for each in corpora)
     assert f"# scored into {tmp_path}/results/{paper}/{name}.csv" in text
-
-
-def without_default(recipe: Recipe) -> list[str]:
-    """Return the corpus of a recipe that must be given with --local: one with {local} in its options."""
-    return [recipe.corpus.name] if any("{local}" in option for option in recipe.corpus.options) else []
 
 
 @pytest.mark.skipif(not (SHARED / "multi30k").is_dir(), reason="no shared/data/multi30k beside the repository")
