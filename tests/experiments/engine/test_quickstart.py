@@ -57,25 +57,14 @@ def test_two_rows(architecture: str, name: str, baseline: str) -> None:
         assert system.stated.train == plain.stated.train
 
 
-def test_the_quick_start_is_a_table_at_small_scale() -> None:
-    """Its rows on Multi30k are trained as those of the papers' tables, so that the scores compare."""
-    system, plain = rows("multi30k", "transformer_mma")
-    table = find_table("mma", "table2")
-    for row, name in ((system, "mma"), (plain, "transformer")):
-        other = recipe_at(table, name, "small")
-        assert row.stated.architecture == other.architecture
-        assert {k: e.value for k, e in row.stated.train.items()} == {k: e.value for k, e in other.train.items()}
-        assert row.stated.corpus == other.corpus
-
-
 def test_an_unused_gpu_is_mentioned(monkeypatch: pytest.MonkeyPatch) -> None:
-    toy = rows("toy", "transformer_mma")[0].stated
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    note = quickstart.gpu_note(toy)
-    assert note is not None and "CUDA GPU" in note and "trains on the CPU" in note
-    assert quickstart.gpu_note(recipe_at(find_table("comparisons", "mechanisms"), "mma", "full")) is None
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert quickstart.gpu_note(toy) is None
+    toy, of_a_gpu = (
+        rows("toy", "transformer_mma")[0].stated,
+        recipe_at(find_table("mma", "table1"), "en_ja_mma", "full"),
+    )
+    for available, expected in ((True, [True, False]), (False, [False, False])):
+        monkeypatch.setattr("torch.cuda.is_available", lambda available=available: available)
+        assert ["trains on the CPU" in (quickstart.gpu_note(of) or "") for of in (toy, of_a_gpu)] == expected
 
 
 def test_dry_run(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -117,11 +106,9 @@ def test_text_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture) -> None
     ],
 )
 def test_the_script_refuses_before_the_set_up(options: list[str], message: str) -> None:
-    begin = time.monotonic()
-    done = subprocess.run([SCRIPTS / "quickstart.sh", *options], capture_output=True, text=True)
+    done = subprocess.run([SCRIPTS / "quickstart.sh", *options], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr and done.stderr.count("\n") == 1
-    assert time.monotonic() - begin < 5
 
 
 def test_the_script_knows_all_architectures_that_translate() -> None:
@@ -142,17 +129,12 @@ def test_the_script_knows_all_architectures_that_translate() -> None:
         (["--data", "multi30k", "--local", "/none/there"], "--local /none/there: no such folder"),
         (["--arch", "transformer_localattn_small"], "--arch transformer_localattn_small: a baseline, trained beside"),
         (["--data", str(ROOT)], f"--data {ROOT}: has no train.de; --source and --target name the languages"),
-        (
-            ["--data", str(ROOT), "--arch", "transformer_mgsa"],
-            "--arch transformer_mgsa: reads trees, and --data FOLDER",
-        ),
+        (["--data", str(ROOT), "--arch", "transformer_mgsa"], "--arch transformer_mgsa: reads trees, and --data FOL"),
         (["--source", "fr"], "--source or --target fr: for --data FOLDER; toy has languages of its own"),
     ],
 )
-def test_mistakes_end_in_one_line(
-    options: list[str], message: str, tmp_path: Path, capfd: pytest.CaptureFixture
-) -> None:
-    assert quickstart.main(["--dry-run", "--out", str(tmp_path / "out"), *options]) == 2
+def test_mistakes_end_in_one_line(options: list[str], message: str, capfd: pytest.CaptureFixture) -> None:
+    assert quickstart.main(["--dry-run", *options]) == 2
     error = capfd.readouterr().err
     assert error.startswith(f"quickstart: error: {message}") and error.count("\n") == 1
 

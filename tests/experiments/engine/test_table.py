@@ -106,7 +106,7 @@ def test_lines_of_other_tables_and_papers_are_adopted(bench: Bench, capsys: pyte
     assert not (bench.results / "mma" / "table2.csv").exists()
     assert bench.run("table2", "--rows", "all") == 0
     assert "1 runs are trainings of other rows too, whose numbers they take" in capsys.readouterr().out
-    (own,), (other,) = bench.scores("table2").values(), [bench.scores("table1")["mma"]]
+    own, other = bench.scores("table2")["all"], bench.scores("table1")["mma"]
     assert own == {**other, "row": "all", "baseline": "table1/plain"}
     assert not list(bench.out.glob("transformer_*"))
 
@@ -168,32 +168,22 @@ def test_what_changes_the_score_alone_is_scored_again(bench: Bench) -> None:
 
 @pytest.mark.slow
 def test_a_note_outlives_another_scoring(bench: Bench) -> None:
-    """With the speeds that the noted lines have; a training of another commit has no such note."""
+    """With the speeds that the noted lines have, and the machine of the training; another commit has no such note."""
     assert bench.run("table1") == 0
     stamp = bench.folder("transformer_mma_tiny") / "trained.json"
-    stamp.write_text(json.dumps({**json.loads(stamp.read_text()), "words_per_second": 9.0, "train_minutes": 3.0}))
+    facts = {"words_per_second": 9.0, "train_minutes": 3.0, "machine": {"hardware": "another", "torch": "1.0"}}
+    stamp.write_text(json.dumps({**json.loads(stamp.read_text()), **facts}))
     path = bench.results / "mma" / "table1.csv"
     path.write_text("".join(f"{line[:-1]}other work\n" if ",mma," in line else line for line in path.open()))
     bench.write("table1", TABLE_1.replace("    label: MMA\n", "    label: MMA\n    baseline: null\n"))
     assert bench.run("table1") == 0
-    columns = ("difference", "note", "words_per_second", "train_minutes")
-    assert [bench.scores("table1")["mma"][name] for name in columns] == ["", "other work", "", ""]
+    columns = ("difference", "hardware", "torch", "note", "words_per_second", "train_minutes")
+    noted = [bench.scores("table1")["mma"][name] for name in columns]
+    assert noted == ["", "another", "1.0", "other work", "", ""]
     started = bench.folder("transformer_mma_tiny") / "started.json"
     started.write_text(json.dumps({"code": [{"commit": "another", "package": "x"}]}))
     assert bench.run("table1") == 0
-    assert [bench.scores("table1")["mma"][name] for name in columns] == ["", "", "9.0", "3.0"]
-
-
-def test_lines_name_the_machine_of_the_training(bench: Bench) -> None:
-    assert bench.run("table1", "--rows", "plain") == 0
-    stamp = bench.folder("transformer_localattn_tiny") / "trained.json"
-    facts = json.loads(stamp.read_text())
-    facts["machine"] |= {"gpus": 8, "hardware": "another machine", "precision": "fp16", "torch": "1.0"}
-    stamp.write_text(json.dumps(facts))
-    (bench.results / "mma" / "table1.csv").unlink()
-    assert bench.run("table1", "--rows", "plain") == 0
-    line = bench.lines("table1")[0]
-    assert (line["gpus"], line["hardware"], line["precision"], line["torch"]) == ("8", "another machine", "fp16", "1.0")
+    assert [bench.scores("table1")["mma"][name] for name in columns] == ["", "another", "1.0", "", "9.0", "3.0"]
 
 
 @pytest.mark.slow
@@ -213,9 +203,8 @@ def test_a_failing_row_does_not_lose_the_others(bench: Bench, capsys: pytest.Cap
 
 def test_rows_without_data_fail_alone(bench: Bench, capsys: pytest.CaptureFixture) -> None:
     """A corpus that cannot be prepared fails its rows, in one line that names the log."""
-    data = "{name: other, prepare: data-prep/prepare_wmt14_en_de.sh, options: [--bpe, 9], source: de, target: en}"
-    other = f"  other: {{label: x, architecture: transformer_mma_tiny, data: {data}}}\n"
-    bench.write("table1", TABLE_1 + other.replace("--bpe, 9", "--none, 9"))
+    data = "{name: other, prepare: data-prep/prepare_wmt14_en_de.sh, options: [--none, 9], source: de, target: en}"
+    bench.write("table1", f"{TABLE_1}  other: {{label: x, architecture: transformer_mma_tiny, data: {data}}}\n")
     assert bench.run("table1", "--rows", "plain,other") == 1
     error = capsys.readouterr().err
     assert "table: failed: other: " in error and "--none" in error
@@ -224,26 +213,25 @@ def test_rows_without_data_fail_alone(bench: Bench, capsys: pytest.CaptureFixtur
 
 @pytest.mark.slow
 def test_no_resume_keeps_the_old_aside(bench: Bench) -> None:
+    """Of a training that is not finished; one that is finished is only measured again."""
+    once = "once\n"
     assert bench.run("table1", "--rows", "mma") == 0
     folder = bench.folder("transformer_mma_tiny")
-    (folder / "generated.json").unlink()
-    (bench.results / "mma" / "table1.csv").unlink()
-    assert bench.run("table1", "--rows", "mma", "--no-resume") == 0  # finished: only measured again
-    assert (folder / "trainings").read_text() == "once\n" and not list(bench.out.glob("*.aside1"))
-    for name in ("trained.json", "generated.json"):
-        (folder / name).unlink()
-    (bench.results / "mma" / "table1.csv").unlink()
-    assert bench.run("table1", "--rows", "mma", "--no-resume") == 0
-    assert (folder.with_name(folder.name + ".aside1") / "trainings").read_text() == "once\n"
-    assert (folder / "trainings").read_text() == "once\n"
-    (bench.results / "mma" / "table1.csv").unlink()
-    assert bench.run("table1", "--rows", "mma", "--resume") == 0 and (folder / "trainings").read_text() == "once\n"
+    for gone, aside in (("generated.json", False), ("*d.json", True)):
+        for path in folder.glob(gone):
+            path.unlink()
+        (bench.results / "mma" / "table1.csv").unlink()
+        assert bench.run("table1", "--rows", "mma", "--no-resume") == 0
+        assert (folder / "trainings").read_text() == once
+        old = folder.with_name(folder.name + ".aside1") / "trainings"
+        assert (old.read_text() == once) if aside else not old.exists()
 
 
-def test_checkpoints_that_were_averaged_can_be_kept(bench: Bench) -> None:
-    assert bench.run("table1", "--rows", "mma", "--keep-checkpoints") == 0
+@pytest.mark.parametrize(("option", "kept"), [("--keep-checkpoints", CHECKPOINTS), ("--resume", CHECKPOINTS[2:])])
+def test_checkpoints_that_were_averaged(option: str, kept: tuple[str, ...], bench: Bench) -> None:
+    assert bench.run("table1", "--rows", "mma", option) == 0
     folder = bench.folder("transformer_mma_tiny")
-    assert {path.name for path in (folder / "checkpoints").iterdir()} == set(CHECKPOINTS)
+    assert {path.name for path in (folder / "checkpoints").iterdir()} == set(kept)
     assert (folder / "averaged.pt").is_file()
 
 

@@ -80,20 +80,18 @@ def test_a_row_without_training_is_not_finished_before_there_are_data(tmp_path: 
     assert "finished" not in text
 
 
-def test_a_dry_run_estimates(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_dry_run_estimates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """At full scale, of the GPU that is there and the batch as it is trained; on a CPU there is none."""
-    bench.patch.setattr(table, "visible_gpus", lambda: (["0"], [(9, 0)]))
-    bench.patch.setattr(table, "seen_gpu", lambda: "NVIDIA H200")
-    where = ["diffwin", "table1", "--rows", "en_de_all", "--out", str(tmp_path), "--dry-run"]
-    bench.patch.setattr(table, "find_table", find_table)
+    show_machine(monkeypatch, 1)
+    monkeypatch.setattr(table, "seen_gpu", lambda: "NVIDIA H200")
     found = []
     for options in ([], ["--gpus", "1", "--max-tokens", "32768"], ["--cpu"]):
+        where = ["diffwin", "table1", "--rows", "en_de_all", "--out", str(tmp_path), "--dry-run"]
         assert table.main([*where, *options]) == 0
-        found += re.findall(r"^# en_de_all \(seed 1\): (.*)$", capsys.readouterr().out, re.MULTILINE)
-    pattern = r"200000 updates, in \S+; estimated: ([\d.]+) h on 1 H200, (\d+) GB of memory, 6\.2 GB of disk"
-    (slow, little), (fast, much) = (map(float, re.fullmatch(pattern, line).groups()) for line in found[:2])  # type: ignore[union-attr]
+        pattern = r"200000 updates, in \S+; estimated: ([\d.]+) h on 1 H200, (\d+) GB of memory, 6\.2 GB of disk"
+        found += re.findall(pattern, capsys.readouterr().out)
+    (slow, little), (fast, much) = (map(float, numbers) for numbers in found)
     assert slow > 2 * fast and much > 3 * little
-    assert "estimated" not in found[2]
 
 
 def test_a_dry_run_on_a_cpu_says_how_long_it_takes(bench: Bench, capsys: pytest.CaptureFixture) -> None:
@@ -188,15 +186,13 @@ def test_data_without_trees_are_prepared_before_those_with(tmp_path: Path) -> No
     assert len({corpus.data.folder for corpus in corpora}) == 1
 
 
-def test_a_table_of_one_scale(bench: Bench, capsys: pytest.CaptureFixture) -> None:
-    """Without --scale it is run at the scale that it has."""
-    bench.write("table3", TABLE_1.replace("extends: base/full.yaml\n", ""))
-    assert bench.run("table3", "--dry-run") == 0
-    assert "--update-freq '[1]' --max-tokens 300" in capsys.readouterr().out
+def test_the_scale_of_a_table_that_has_no_full_one(bench: Bench) -> None:
+    assert table.default_scale(find_table("man", "others")) == "small"
     bench.write("table3", TABLE_1.replace("extends: base/full.yaml\nsmall: base/small.yaml\n", ""))
-    assert bench.run("table3") == 2
-    (error,) = capsys.readouterr().err.splitlines()
-    assert "table3.yaml: nothing says on what it is trained: give it 'extends: FILE'" in error
+    with pytest.raises(
+        table.RecipeError, match=r"table3\.yaml: nothing says on what it is trained: give it 'extends: "
+    ):
+        table.default_scale(bench.table("mma", "table3"))
 
 
 @pytest.mark.parametrize(
