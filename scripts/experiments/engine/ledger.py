@@ -142,8 +142,7 @@ class Ledger:
     def record_all(self) -> None:
         """Score what was trained and decoded before, with differences to baselines that are there by now."""
         for run in filter(Run.done, self.plan.runs):
-            scored = [self._append(row, run) for row in self.plan.rows_of(run)]
-            if any(scored) or not run.measure.has_counts(run):
+            if any([self._append(row, run) for row in self.plan.rows_of(run)]):
                 self._keep_counts(run)
 
     def _keep_counts(self, run: Run) -> None:
@@ -162,7 +161,7 @@ class Ledger:
         of_this_run = not code or any(line["commit"] == code for line in lines)
         if not anew and lines and of_this_run and (baseline is None or any(line["difference"] for line in lines)):
             return False
-        label = f"{row.name} (seed {run.seed})"
+        label = label_of(row.key, run)
         self.failures.pop(label, None)  # of an earlier try
         try:
             try:
@@ -231,7 +230,12 @@ class Ledger:
     def failed(self, run: Run, error: Exception) -> None:
         """Keep what went wrong for the end."""
         for key in run.rows:
-            self.failures[f"{key.rpartition('/')[2]} (seed {run.seed})"] = described(error)
+            self.failures[label_of(key, run)] = described(error)
+
+
+def label_of(key: str, run: Run) -> str:
+    """Return a run as that of one row, PAPER/TABLE/ROW, for reading."""
+    return f"{key.rpartition('/')[2]} (seed {run.seed})"
 
 
 def _baseline_name(row: Row) -> str:

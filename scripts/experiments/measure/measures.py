@@ -26,6 +26,7 @@ from experiments.measure.rouge import METRICS as ROUGE
 from experiments.measure.rouge import SWAPPED
 from experiments.measure.scoring import TestSet
 from experiments.measure.significance import Measurement
+from experiments.recipes.flags import expand
 from experiments.recipes.recipe import SECTIONS, Recipe, RecipeError
 from experiments.system.checkout import ROOT, USER_DIR
 from experiments.system.logs import last_validation
@@ -59,8 +60,6 @@ class Measured(Protocol):
     @property
     def on_cpu(self) -> bool: ...
 
-    def flags(self, section: str) -> tuple[str, ...]: ...
-
     def encoder_flags(self) -> list[str]: ...  # of an encoder of its own, in probing from scratch
 
 
@@ -75,8 +74,7 @@ class Measure(abc.ABC):
         compares: whether there is a difference to a baseline.
     """
 
-    step: str
-    stamp: str
+    step, stamp = "generate", "generated"
     section: str | None = None
     data_keys: tuple[str, ...] = ()
     compares = True
@@ -92,6 +90,10 @@ class Measure(abc.ABC):
     @abc.abstractmethod
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
         """Return the scores of a measured run. Raises ScoreError."""
+
+    def outputs(self, *runs: Measured | None) -> list[Path]:
+        """Return the paths of the files that are kept of runs, as far as there are such runs."""
+        return [run.folder / self.output() for run in runs if run is not None]
 
     def variant(self, run: Measured) -> str:
         """Return what tells this measure of a training from another of its kind, as part of a file's name."""
@@ -124,7 +126,7 @@ class Measure(abc.ABC):
 class Generated(Measure):
     """Scores of fairseq-generate's output."""
 
-    step, stamp, section = "generate", "generated", "generate"
+    section = "generate"
     data_keys = ("source", "target")
 
     def output(self, subset: str = "test") -> str:
@@ -137,7 +139,7 @@ class Generated(Measure):
             "--user-dir", str(USER_DIR), "--path", str(run.model),
             "--source-lang", run.data.source, "--target-lang", run.data.target, "--gen-subset", subset,
             "--results-path", str(folder),
-            *run.flags("generate"),
+            *expand(run.recipe, "generate"),
             *(["--task", PHRASE_TASK] if with_phrases else []),
         ]  # fmt: skip
 
@@ -153,8 +155,8 @@ class Translation(Generated):
     by_length = by_ngram = False
 
     def counts_files(self, run: Measured) -> dict[str, Path]:
-        subsets = () if run.kept is None else run.recipe.corpus.tests.values()
-        return {subset: run.kept / f"{run.key}.{subset}{SUFFIX}" for subset in subsets if run.kept}
+        tests = run.recipe.corpus.tests.values()
+        return {subset: run.kept / f"{run.key}.{subset}{SUFFIX}" for subset in tests if run.kept}
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
         tests = run.recipe.corpus.tests
@@ -163,8 +165,7 @@ class Translation(Generated):
             against = None if baseline is None else baseline.folder / self.output(subset)
             if baseline is not None and against is not None and not against.exists():
                 against = self.counts_files(baseline).get(subset, against)
-            test = TestSet.of(run.data, subset)
-            output = run.folder / self.output(subset)
+            test, output = TestSet.of(run.data, subset), run.folder / self.output(subset)
             of_set = scoring.translation(output, test, against, by_length=self.by_length, by_ngram=self.by_ngram)
             found += of_set if len(tests) == 1 else [replace(m, metric=f"{name}/{m.metric}") for m in of_set]
         return found if len(tests) == 1 else found + _means(found)
@@ -206,8 +207,7 @@ class Summarization(Generated):
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
         reference = run.data.folder / "tok" / f"test.{run.data.target}"
-        against = None if baseline is None else baseline.folder / self.output()
-        return scoring.summarization(run.folder / self.output(), reference, run.data.bpe, against)
+        return scoring.summarization(self.outputs(run, baseline), reference, run.data.bpe)
 
 
 class Lead(Summarization):
@@ -224,8 +224,6 @@ class Lead(Summarization):
 class Classification(Measure):
     """Accuracy by analysis/accuracy.py with its 95 % interval, and McNemar's exact test against the baseline."""
 
-    step, stamp = "generate", "generated"
-
     def output(self, subset: str = "test") -> str:
         return f"predictions-{subset}.txt"
 
@@ -235,18 +233,17 @@ class Classification(Measure):
         return [*PYTHON, "fairseq_localattn.analysis.accuracy", str(run.data.bin), *written, *cpu]
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
-        name = self.output()
-        return [accuracy(run.folder / name, None if baseline is None else baseline.folder / name)]
+        return [accuracy(*self.outputs(run, baseline))]
 
 
 class LanguageModelling(Measure):
     """Perplexity by fairseq-eval-lm; a difference has no p."""
 
-    step, stamp, section = "generate", "generated", "eval_lm"
+    section = "eval_lm"
 
     def argv(self, run: Measured, folder: Path, subset: str) -> list[str]:
         where = ["--user-dir", str(USER_DIR), "--path", str(run.model), "--gen-subset", subset]
-        return [*PYTHON, "fairseq_cli.eval_lm", str(run.data.bin), *where, *run.flags("eval_lm")]
+        return [*PYTHON, "fairseq_cli.eval_lm", str(run.data.bin), *where, *expand(run.recipe, "eval_lm")]
 
     def output(self, subset: str = "test") -> str:
         return f"perplexity-{subset}.json"
@@ -258,8 +255,7 @@ class LanguageModelling(Measure):
         return path
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
-        name = self.output()
-        return [perplexity(run.folder / name, None if baseline is None else baseline.folder / name)]
+        return [perplexity(*self.outputs(run, baseline))]
 
 
 class Locality(Measure):

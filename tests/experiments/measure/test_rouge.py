@@ -113,11 +113,11 @@ def test_equals_rouge_155(tmp_path: Path) -> None:
 def test_summaries_in_word_pieces(tmp_path: Path) -> None:
     reference = write_lines(tmp_path / "test.summary", ["the troops agreed . they left .", "a summary ."])
     output = write_output(tmp_path / "out", ["the tro ##ops agree ##d . they left .", "a sum ##mary ."])
-    found = scoring.summarization(output, reference, "wordpiece")
+    found = scoring.summarization([output], reference, "wordpiece")
     assert [one.metric for one in found] == [*rouge.METRICS, rouge.SWAPPED]
     assert all(one.score == 100 for one in found)
     assert "scorer:rouge-score" in found[0].signature and found[0].difference is None
-    assert scoring.summarization(output, reference, "none")[0].score < 90
+    assert scoring.summarization([output], reference, "none")[0].score < 90
     done = run_score(output, "--metric", "rouge", "--reference", reference, "--bpe", "wordpiece")
     assert done.stdout.count(" 100.00  scorer:rouge-score") == 5, done.stderr
 
@@ -128,7 +128,7 @@ def test_rouge_l_with_its_arguments_swapped(tmp_path: Path) -> None:
     right, swapped = (rouge.rouge_by_summary(*pair) for pair in ((summaries, references), (references, summaries)))
     assert right[:, :2] == pytest.approx(swapped[:, :2]) and abs(right[:, 2].mean() - swapped[:, 2].mean()) > 0.05
     output, reference = write_output(tmp_path / "out", summaries), write_lines(tmp_path / "ref", references)
-    for measured in (scoring.lead3(reference, reference), scoring.summarization(output, reference, "none")):
+    for measured in (scoring.lead3(reference, reference), scoring.summarization([output], reference, "none")):
         found = {one.metric: one for one in measured}
         assert found["rougeL"].signature + "|arguments:swapped" == found[rouge.SWAPPED].signature
     assert [one.score for one in measured] == pytest.approx([*right.mean(0), swapped[:, 2].mean()])
@@ -140,26 +140,26 @@ def test_against_a_baseline(tmp_path: Path) -> None:
     reference = write_lines(tmp_path / "ref", references)
     output, same = (write_output(tmp_path / name, summaries) for name in ("out", "same"))
     better = write_output(tmp_path / "better", references)
-    own = scoring.summarization(output, reference, "none")
-    *tested, swapped = scoring.summarization(better, reference, "none", output)
+    own = scoring.summarization([output], reference, "none")
+    *tested, swapped = scoring.summarization([better, output], reference, "none")
     assert (swapped.metric, swapped.difference, swapped.p_value) == (rouge.SWAPPED, None, None)
     for found, before in zip(tested, own, strict=False):
         assert found.score == pytest.approx(100) and found.difference == pytest.approx(100 - before.score)
         assert found.p_value is not None and found.p_value < 0.01
-    *lost, _ = scoring.summarization(output, reference, "none", better)
+    *lost, _ = scoring.summarization([output, better], reference, "none")
     assert [one.difference for one in lost] == pytest.approx([-one.difference for one in tested if one.difference])
-    assert [one.difference for one in scoring.summarization(output, reference, "none", same)] == [0, 0, 0, 0, None]
+    assert [one.difference for one in scoring.summarization([output, same], reference, "none")] == [0, 0, 0, 0, None]
 
 
 def test_broken_files(tmp_path: Path) -> None:
     reference = write_lines(tmp_path / "ref", ["a .", "", "b ."])
     output = write_output(tmp_path / "out", ["a .", "b .", "c ."])
     with pytest.raises(ScoreError, match="ref:2: an empty summary"):
-        scoring.summarization(output, reference)
+        scoring.summarization([output], reference)
     write_lines(reference, ["a .", "b .", "c ."])
     write_output(output, ["a .", "b .", "c ."], [0, 2])
     with pytest.raises(ScoreError, match="1 of 3 sentences are missing"):
-        scoring.summarization(output, reference)
+        scoring.summarization([output], reference)
 
 
 def test_lead_3(tmp_path: Path) -> None:
