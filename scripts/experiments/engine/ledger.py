@@ -219,7 +219,7 @@ class Ledger:
 
     def headline(self, run: Run, key: str | None = None) -> str:
         """Return the number of a run that is compared, for its row ``key`` or its first, with gain and p if tested."""
-        rows = list(filter(None, map(self.plan.row, run.rows if key is None else [key])))
+        rows = [row for row in self.plan.rows_of(run) if key in (None, row.key)]
         if not rows:
             return "trained and decoded, as a baseline"
         found = {line["metric"]: line for line in self.lines(rows[0], run)}
