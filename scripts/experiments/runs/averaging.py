@@ -75,7 +75,7 @@ def _updates(path: Path) -> int:
 
 
 def _more_is_better(folder: Path, found: list[re.Match[str]]) -> bool:
-    """Return whether the best checkpoints are those with most of their metric. Raises UsageError for several metrics."""
+    """Return whether most of the metric is best. Raises UsageError for best checkpoints by several metrics."""
     metrics = sorted({match[1] for match in found})
     if len(metrics) > 1:
         raise UsageError(f"{folder}: best checkpoints by {' and by '.join(metrics)}; name the files themselves")

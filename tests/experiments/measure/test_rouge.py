@@ -128,10 +128,9 @@ def test_rouge_l_with_its_arguments_swapped(tmp_path: Path) -> None:
     right, swapped = (rouge.rouge_by_summary(*pair) for pair in ((summaries, references), (references, summaries)))
     assert right[:, :2] == pytest.approx(swapped[:, :2]) and abs(right[:, 2].mean() - swapped[:, 2].mean()) > 0.05
     output, reference = write_output(tmp_path / "out", summaries), write_lines(tmp_path / "ref", references)
-    for measured in (scoring.lead3(reference, reference), scoring.summarization([output], reference, "none")):
-        found = {one.metric: one for one in measured}
-        assert found["rougeL"].signature + "|arguments:swapped" == found[rouge.SWAPPED].signature
-    assert [one.score for one in measured] == pytest.approx([*right.mean(0), swapped[:, 2].mean()])
+    found = scoring.summarization([output], reference, "none")
+    assert found[2].signature + "|arguments:swapped" == found[4].signature
+    assert [one.score for one in found] == pytest.approx([*right.mean(0), swapped[:, 2].mean()])
 
 
 def test_against_a_baseline(tmp_path: Path) -> None:

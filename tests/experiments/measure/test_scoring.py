@@ -70,19 +70,6 @@ def test_chrf_is_sacrebleus(tmp_path: Path, test_set: TestSet) -> None:
     assert chrf(outputs[:1], test_set, [tmp_path / "kept.npz"])[0].difference is None
 
 
-@pytest.mark.parametrize(
-    ("bpe", "line", "expected"),
-    [
-        ("subword_nmt", "a ru@@ nn@@ ing dog", "a running dog"),
-        ("sentencepiece", "\u2581a \u2581run ning \u2581dog", "a running dog"),
-        ("wordpiece", "a run ##ning dog , # #1 dog ##s", "a running dog , # #1 dogs"),
-        ("none", "a ru@@ nning dog", "a ru@@ nning dog"),
-    ],
-)
-def test_remove_bpe(bpe: str, line: str, expected: str) -> None:
-    assert remove_bpe(line, bpe) == expected
-
-
 def test_pieces_of_raw_text_are_text(tmp_path: Path) -> None:
     """A perfect output has 100, with text that detokenisation would change; in tokens it is detokenised as usual."""
     lines = ["he didn 't pay 20 $ per kg .", "rock 'n' roll & more"] * 4

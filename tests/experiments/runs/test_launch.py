@@ -17,7 +17,6 @@ from experiments.recipes import recipe
 from experiments.runs import launch, worker
 from experiments.system import environment
 from support.engine.runs import torchrun
-from support.paths import ROOT
 from support.recipes import BASE, write
 
 PAPER = BASE.replace("  max_tokens: 600\n", "  max_tokens: 4096\n  update_freq: [3]\n") + "gpus: 8\n"
@@ -94,25 +93,8 @@ def test_flags_of_the_machine(paper: recipe.Recipe) -> None:
         assert "localattn_graphs" not in without.train
 
 
-def test_commands() -> None:
-    assert launch.Launch().command(Path("e"))[1:] == ["-m", "fairseq_cli.train"]
-    several = launch.Launch(gpus=4).command(Path("e"))
-    assert several[1:8] == "-m torch.distributed.run --nproc-per-node 4 --log-dir e --standalone".split()
-    nodes = launch.Launch(gpus=8, nodes=2, rendezvous="first:29500").command(Path("e"))
-    meet = "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint first:29500"
-    assert " ".join(nodes[1:-1]) == f"-m torch.distributed.run --nproc-per-node 8 --log-dir e {meet}"
-    assert several[-1] == nodes[-1] == str(ROOT / "scripts" / "train_worker.py")
-    of_job = launch.Launch(gpus=8, nodes=2, rendezvous="first:29500", srun=True).command(Path("e"))
-    assert " ".join(of_job[: -len(nodes)]) == "srun --nodes 2 --ntasks 2 --ntasks-per-node 1 --kill-on-bad-exit=1"
-
-
-def test_gpus_of_a_lane() -> None:
-    lane = launch.Launch(gpus=2, devices=("2", "3"))
-    assert lane.environment() == {"CUDA_VISIBLE_DEVICES": "2,3"}
-    assert lane.environment(train=False) == {"CUDA_VISIBLE_DEVICES": "2"}
+def test_without_devices_the_gpus_are_those_of_the_environment() -> None:
     assert launch.Launch().environment() == launch.Launch().environment(train=False) == {}
-    cpu = launch.Launch(cpu=True)  # fairseq would count GPUs all the same
-    assert cpu.environment() == cpu.environment(train=False) == {"CUDA_VISIBLE_DEVICES": ""}
 
 
 def test_precision_by_hardware() -> None:

@@ -25,15 +25,6 @@ def run_all(*runs: FakeRun) -> dict[str, str]:
     return failed
 
 
-def test_finished_steps_are_skipped(loaded: Recipe, tmp_path: Path) -> None:
-    assert not run_all(fake_run(loaded, tmp_path, "a"))
-    again = fake_run(loaded, tmp_path, "a")
-    assert again.done() and again.output.exists() and not (again.folder / "generating").exists()
-    (again.folder / "generated.json").unlink()
-    assert not run_all(again)
-    assert again.done() and (again.folder / "train.log").read_text() == "trained\n"
-
-
 def test_a_run_that_cannot_be_measured_does_not_stop_the_others(tmp_path: Path) -> None:
     """Its measuring leaves nothing behind. Where nobody looks after failures, the first one is raised."""
     text = "metric: perplexity\n" + with_flag("task: language_modeling").partition("generate:")[0]
