@@ -261,18 +261,13 @@ class Run:
                 raise JobFailed(f"{self.folder}: was trained on other data {now}")
             if self._job is None:
                 self._start(self.launch if lane is None else lane.on(self.launch.gpus))
-                return False
-            if not self._job.finished():
-                return False
-            self._job = None
-            self._stamp()
-            ended = self.done()
+            elif self._job.finished():
+                self._job = None
+                self._stamp()
         except BaseException:
             self._release()
             raise
-        if ended:
-            self._release()
-        return ended
+        return False
 
     def _release(self) -> None:
         if self._job is not None:

@@ -152,8 +152,8 @@ def processes_of(folder: Path) -> list[str]:
 @pytest.mark.slow
 def test_killed_quick_start_continues_and_reports(bench: Bench) -> None:
     bench.write("base/small", SMALL.replace("update_freq: [1]", f"update_freq: [1], {LONGER}"))
-    path, out = bench.root / "configs" / "mma" / "table1.yaml", bench.out
-    command = [sys.executable, SCRIPTS / "quickstart.py", "--arch", ARCHITECTURES[0], "--table", path, "--out", out]
+    out, places = bench.out, ["--table", f"{bench.root}/configs/mma/table1.yaml", "--out", str(bench.out)]
+    command = [sys.executable, f"{SCRIPTS}/quickstart.py", "--arch", ARCHITECTURES[0], *places]
 
     def finish() -> str:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)

@@ -50,7 +50,7 @@ def test_a_script_hands_on_its_words(tmp_path: Path) -> None:
     """From any folder; without an environment it says how to make one."""
 
     def start(*options: str) -> subprocess.CompletedProcess[str]:
-        command, variables = [ROOT / "scripts" / "man" / "table1.sh", *options], {"LOCALATTN_VENV": str(tmp_path)}
+        command, variables = [f"{ROOT}/scripts/man/table1.sh", *options], {"LOCALATTN_VENV": str(tmp_path)}
         return subprocess.run(command, env=os.environ | variables, cwd=tmp_path, capture_output=True, text=True)
 
     failed = start()

@@ -183,7 +183,8 @@ def test_several_seeds_are_one_test(tmp_path: Path) -> None:
     (again,) = pooled(ours * 4, test, theirs * 4)
     assert again.p_value == found.p_value > 0.01, "copies of outputs are no evidence"
     counter = Counter([REFERENCES * 12])
-    _, many = paired_bootstrap(*(counter.counts(row * 4) for row in rows), counter.bleu)
+    system, baseline = (counter.counts(row * 4) for row in rows)
+    _, many = paired_bootstrap(system, baseline, counter.bleu)
     assert many < found.p_value / 10, "which they are as sentences of their own"
     assert pooled(ours, test, [])[0].p_value is None
 
