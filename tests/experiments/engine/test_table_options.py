@@ -72,14 +72,6 @@ def test_a_training_takes_the_gpus_that_its_batch_fills(bench: Bench, capsys: py
     assert not bench.out.exists() and not bench.results.exists()
 
 
-def test_a_row_without_training_is_not_finished_before_there_are_data(tmp_path: Path, capsys: Any) -> None:
-    where = ["--rows", "cnndm_lead3", "--out", str(tmp_path / "out"), "--results", str(tmp_path), "--cpu", "--dry-run"]
-    assert table.main(["man", "table2", *where]) == 0
-    text = capsys.readouterr().out
-    assert "# cnndm_lead3 (seed 1): nothing to train; scored from the articles as soon as they are prepared\n" in text
-    assert "finished" not in text
-
-
 def test_a_dry_run_estimates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """At full scale, of the GPU that is there and the batch as it is trained; on a CPU there is none."""
     show_machine(monkeypatch, 1)

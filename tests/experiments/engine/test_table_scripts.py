@@ -79,14 +79,14 @@ def test_dry_run_shows_the_commands_of_each_row(
     found = find_table(paper, name)
     rows: dict[str, Recipe] = {row: recipe_at(found, row, scale) for row in found.rows(scale)}
     options = ["--gpus", "2"] if scale == "full" else []
-    for corpus in {recipe.corpus.name: recipe.corpus for recipe in rows.values()}.values() if scale != "smoke" else []:
-        if any("{local}" in option for option in corpus.options):
-            options += ["--local", f"{corpus.name}={tmp_path}"]
+    if scale != "smoke":
+        given = [recipe.corpus for recipe in rows.values() if "{local}" in " ".join(recipe.corpus.options)]
+        options += [word for corpus in given for word in ("--local", f"{corpus.name}={tmp_path}")]
     assert table.main([paper, name, *where, *options]) == 0
     text = capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
-    baselines = {row: found.baseline(row) for row in rows}
-    others = {of[1]: recipe_at(*of, scale) for of in baselines.values() if of is not None and of[0] is not found}
+    baselines = [of for of in map(found.baseline, rows) if of is not None and of[0] is not found]
+    others = {of[1]: recipe_at(*of, scale) for of in baselines}
     blocks = dict(re.findall(r"^# (.+) \(seed 1\): .*\n((?:[^#].*\n)*)", text, re.MULTILINE))
     shown = {row: commands for names, commands in blocks.items() for row in names.split(", ")}
     assert set(rows) <= set(shown) <= set(rows) | set(others)
@@ -99,6 +99,7 @@ def test_dry_run_shows_the_commands_of_each_row(
         assert commands.count("scripts/average.py") == averages, row
         assert commands.count("\n") == (0 if recipe.lead else trains + averages + len(recipe.corpus.tests)), row
         assert recipe.lead or f"--arch {recipe.architecture} " in commands, row
+        assert not recipe.lead or f"# {row} (seed 1): nothing to train; scored from the articles as soon as" in text
     assert all(recipe.corpus.prepare in text for recipe in rows.values())
     if scale == "smoke":
         corpora = {recipe.corpus.name for recipe in rows.values()}

@@ -73,14 +73,10 @@ def test_several_references(length: str, tmp_path: Path, test_set: scoring.TestS
     hypotheses = noisy([line + " or so" * (len(line) % 2) for line in REFERENCES], 0.2, 9)
     other = write_lines(tmp_path / "test.en.ref1", second)
     both = replace(several(test_set, other), reference_length=length)
-    baseline = write_output(tmp_path / "base", noisy(REFERENCES, 0.3, 1))
-    found = by_metric(scoring.translation(write_output(tmp_path / "out", hypotheses), both, baseline))
+    found = by_metric(scoring.translation(write_output(tmp_path / "out", hypotheses), both))
     assert set(found) == {"multi_bleu", "sacrebleu"}
     multi, expected = found["multi_bleu"], reference_bleu(hypotheses, [REFERENCES, second], length == "shortest")
     assert multi.score == pytest.approx(expected) and f"|reflen:{length}" in multi.signature
-    before = reference_bleu(noisy(REFERENCES, 0.3, 1), [REFERENCES, second], length == "shortest")
-    assert multi.difference == pytest.approx(expected - before)
-    assert multi.p_value is not None and 0 < multi.p_value <= 1
 
 
 def test_references_must_go_together(tmp_path: Path, test_set: scoring.TestSet) -> None:
@@ -117,14 +113,13 @@ def test_compounds_are_split() -> None:
 def test_compound_bleu_of_german_and_french(tmp_path: Path, test_set: scoring.TestSet) -> None:
     path = write_lines(tmp_path / "test.de", GERMAN)
     german = scoring.TestSet([path], "de", "none", tokenised=[path])
-    output, baseline = (write_output(tmp_path / f"o{n}", noisy(TRANSLATED, n / 9, 4)) for n in (0, 1))
-    found = by_metric(scoring.translation(output, german, baseline))
+    output = write_output(tmp_path / "out", TRANSLATED)
+    found = by_metric(scoring.translation(output, german))
     assert set(found) == {"tokenised_bleu", "compound_bleu", "sacrebleu"}
     apart = [[line.replace("-", " ##AT##-##AT## ") for line in lines] for lines in (TRANSLATED, GERMAN)]
     assert found["compound_bleu"].score == pytest.approx(reference_bleu(apart[0], [apart[1]], False))
     assert found["compound_bleu"].signature.endswith("|compounds:split")
     assert found["compound_bleu"].score > found["tokenised_bleu"].score + 5
-    assert found["compound_bleu"].difference is not None and found["compound_bleu"].difference > 0
     french, english = (by_metric(scoring.translation(output, replace(german, language=name))) for name in ("fr", "en"))
     assert french["compound_bleu"].score == found["compound_bleu"].score
     assert set(english) == {"tokenised_bleu", "sacrebleu"}

@@ -59,9 +59,3 @@ def test_a_damaged_archive_stays_as_it_is(tmp_path: Path) -> None:
             call()
         assert "\n" not in str(told.value) and archive.read_bytes() == damaged
     assert has_counts(tmp_path / name(1))
-
-
-def test_a_file_of_ones_own_stands_alone(tmp_path: Path) -> None:
-    save(tmp_path / "mine.npz")
-    assert len(read_counts(tmp_path / "mine.npz", COUNTERS)["sacrebleu"]) == 2
-    assert has_counts(tmp_path / "mine.npz") and not has_counts(tmp_path / "yours.npz")

@@ -150,15 +150,10 @@ def test_against_a_baseline(tmp_path: Path) -> None:
     assert [one.difference for one in scoring.summarization([output, same], reference, "none")] == [0, 0, 0, 0, None]
 
 
-def test_broken_files(tmp_path: Path) -> None:
+def test_an_empty_reference(tmp_path: Path) -> None:
     reference = write_lines(tmp_path / "ref", ["a .", "", "b ."])
-    output = write_output(tmp_path / "out", ["a .", "b .", "c ."])
     with pytest.raises(ScoreError, match="ref:2: an empty summary"):
-        scoring.summarization([output], reference)
-    write_lines(reference, ["a .", "b .", "c ."])
-    write_output(output, ["a .", "b .", "c ."], [0, 2])
-    with pytest.raises(ScoreError, match="1 of 3 sentences are missing"):
-        scoring.summarization([output], reference)
+        scoring.summarization([tmp_path / "out"], reference)
 
 
 def test_lead_3(tmp_path: Path) -> None:
@@ -169,12 +164,7 @@ def test_lead_3(tmp_path: Path) -> None:
     ]
     lead = ["the troops left the city . they were tired . it was late at 5.30 p.m. here .", *articles[1:]]
     assert [rouge.lead(line) for line in articles] == lead
-    article, reference = write_lines(tmp_path / "a", articles), write_lines(tmp_path / "r", lead)
-    assert all(one.score == pytest.approx(100) for one in scoring.lead3(article, reference))
-    other = write_lines(tmp_path / "other", articles)
+    article = write_lines(tmp_path / "a", articles)
     expected = rouge.rouge_by_summary(lead, articles)[:, 0].mean()
-    done = run_score("--metric", "lead3", "--source", article, "--reference", other)
+    done = run_score("--metric", "lead3", "--source", article, "--reference", article)
     assert done.returncode == 0 and f"ROUGE-1 {expected:.2f}" in done.stdout and expected < 99, done.stderr
-    write_lines(article, articles[:2])
-    with pytest.raises(ScoreError, match=r"a: 2 lines, but .*other has 3"):
-        scoring.lead3(article, other)

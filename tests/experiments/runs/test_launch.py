@@ -30,7 +30,6 @@ def paper(tmp_path: Path) -> recipe.Recipe:
 @pytest.mark.parametrize(
     ("gpus", "nodes", "most", "size", "update_freq"),
     [
-        (8, 1, None, 4096, 3),
         (8, 3, None, 4096, 1),
         (8, 6, None, 2048, 1),  # more than the paper's tokens are for: each has fewer
         (5, 1, None, 3932, 5),  # 98,304 tokens do not divide by 5
