@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 import shutil
 import sys
@@ -63,9 +64,8 @@ def start_anew(runs: list[Run], progress: Progress) -> None:
     """Put aside what unfinished trainings have so far. Raises Busy where one is being trained."""
     for run in runs:
         if run.folder.is_dir() and not run.facts() and not run.done():
-            number = 1
-            while (aside := run.folder.with_name(f"{run.folder.name}.aside{number}")).exists():
-                number += 1
+            places = (run.folder.with_name(f"{run.folder.name}.aside{number}") for number in itertools.count(1))
+            aside = next(place for place in places if not place.exists())
             with lock(run.folder):
                 shutil.move(run.folder, aside)
             progress.say(f"{run.name}: begins anew; the old training is in {aside}")

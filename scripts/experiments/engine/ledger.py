@@ -12,9 +12,11 @@ from typing import Any
 
 from experiments.data.prepared import trees_fingerprint
 from experiments.engine.plan import KEPT, Plan, Row
+from experiments.measure.counts import has_counts
 from experiments.measure.csv_files import Line
 from experiments.measure.generated import ScoreError, pieces_of_text
 from experiments.measure.metrics import OF_TRAINING
+from experiments.measure.scoring import TestSet, keep_counts
 from experiments.recipes.tables import papers, tables_of
 from experiments.report.results import COLUMNS, Results, in_words, number
 from experiments.runs.run import Run
@@ -95,27 +97,25 @@ class Ledger:
     def to_do(self) -> list[Run]:
         """Return the runs without lines, and where all rows are wanted the baselines of other tables, first."""
         missing = [run for run in self.plan.runs if not self._has_lines(run)]
-        further: dict[Path, Run] = {}
-        for _, other in self._absent_baselines(missing) if self.plan.choice.with_baselines else []:
-            further.setdefault(other.folder, other)
-        return [*further.values(), *missing]
+        return [*(self._absent_baselines(missing) if self.plan.choice.with_baselines else []), *missing]
 
     def _has_lines(self, run: Run) -> bool:
         return all((row.name, run.folder) in self.adopted or self.lines(row, run) for row in self.plan.rows_of(run))
 
-    def _absent_baselines(self, runs: Sequence[Run]) -> Iterator[tuple[Row, Run]]:
-        """Yield (row, run of its baseline) where that is none of these runs, and neither finished nor counted."""
-        own = {run.folder for run in runs}
+    def _absent_baselines(self, runs: Sequence[Run]) -> Iterator[Run]:
+        """Yield the baselines that are none of these runs, and neither finished nor counted, each once."""
+        seen = {run.folder for run in runs}
         for run in runs:
-            for row in self.plan.rows_of(run):
-                other = self.plan.baseline_run(row, run.seed) if run.measure.compares else None
-                if other is not None and other.folder not in own and not self._comparable(other):
-                    yield row, other
+            for row in self.plan.rows_of(run) if run.measure.compares else []:
+                other = self.plan.baseline_run(row, run.seed)
+                if other is not None and other.folder not in seen and not self._comparable(other):
+                    seen.add(other.folder)
+                    yield other
 
     def notes(self) -> list[str]:
         """Return what a user may want to know before it begins."""
         absent = [] if self.plan.choice.with_baselines else self._absent_baselines(self.plan.runs)
-        names = sorted({other.name for _, other in absent})
+        names = sorted({other.name for other in absent})
         notes = [f"{name} is not trained: its difference is added when it is" for name in names]
         kept = {
             line["commit"] for run in self.plan.runs for row in self.plan.rows_of(run) for line in self.lines(row, run)
@@ -148,7 +148,9 @@ class Ledger:
     def _keep_counts(self, run: Run) -> None:
         try:
             if self._has_lines(run):  # without, it has failed with a message of its own
-                run.measure.keep_counts(run)
+                for subset, path in run.measure.counts_files(run).items():
+                    if (output := run.folder / run.measure.output(subset)).exists():
+                        keep_counts(output, TestSet.of(run.data, subset), path)
         except (ScoreError, OSError) as error:
             self.failures[f"counts of {run.label}"] = described(error)
 
@@ -180,7 +182,8 @@ class Ledger:
     def _comparable(self, baseline: Run) -> bool:
         """Return whether a baseline is finished, or its counts of BLEU are kept and it is not to be trained again."""
         again = any(run.folder == baseline.folder and not self._has_lines(run) for run in self.plan.runs)
-        return baseline.done() or (baseline.measure.has_counts(baseline) and not again)
+        files = baseline.measure.counts_files(baseline).values()
+        return baseline.done() or (bool(files) and all(map(has_counts, files)) and not again)
 
     def _new_lines(self, row: Row, run: Run, baseline: Run | None) -> list[dict[str, str]]:
         """Return the lines of the results for a finished run, one a metric. Raises ScoreError."""

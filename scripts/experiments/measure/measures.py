@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from experiments.data.prepared import PHRASE_TASK, Prepared, trees_fingerprint
 from experiments.measure import scoring
-from experiments.measure.counts import SUFFIX, has_counts
+from experiments.measure.counts import SUFFIX
 from experiments.measure.csv_files import Line, read_lines
 from experiments.measure.generated import ScoreError
 from experiments.measure.metrics import METRICS
@@ -111,17 +111,6 @@ class Measure(abc.ABC):
         """Return test set → path of the file with what BLEU counts in a run's output; none where it is not kept."""
         return {}
 
-    def has_counts(self, run: Measured) -> bool:
-        """Return whether what BLEU counts in a run's output has been kept, for all test sets."""
-        files = self.counts_files(run)
-        return bool(files) and all(map(has_counts, files.values()))
-
-    def keep_counts(self, run: Measured) -> None:
-        """Write what BLEU counts in the outputs of a run that are there. Raises ScoreError, OSError."""
-        for subset, path in self.counts_files(run).items():
-            if (output := run.folder / self.output(subset)).exists():
-                scoring.keep_counts(output, TestSet.of(run.data, subset), path)
-
 
 class Generated(Measure):
     """Scores of fairseq-generate's output."""
@@ -206,8 +195,7 @@ class Summarization(Generated):
     """ROUGE-1, -2, -L, their mean, and ROUGE-L with its arguments swapped."""
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
-        reference = run.data.folder / "tok" / f"test.{run.data.target}"
-        return scoring.summarization(self.outputs(run, baseline), reference, run.data.bpe)
+        return scoring.summarization(self.outputs(run, baseline), run.data.references("tok", "test")[0], run.data.bpe)
 
 
 class Lead(Summarization):
@@ -217,8 +205,7 @@ class Lead(Summarization):
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
         article = run.data.folder / "raw" / f"test.{run.data.source}.sentences"
-        reference = run.data.folder / "tok" / f"test.{run.data.target}"
-        return scoring.lead3(article, reference, sentences=run.recipe.lead)
+        return scoring.lead3(article, run.data.references("tok", "test")[0], sentences=run.recipe.lead)
 
 
 class Classification(Measure):
