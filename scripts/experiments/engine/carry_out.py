@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 import shutil
 import sys
@@ -9,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from experiments.data.preparation import mini_corpus_argv, run_to_end
-from experiments.engine.ledger import Ledger
+from experiments.engine.ledger import Ledger, label_of
 from experiments.engine.plan import TREES_VARIABLE, Plan, preparation_of
 from experiments.recipes.nodes import RecipeError
 from experiments.report.estimates import hours
@@ -33,7 +34,7 @@ def carry_out(plan: Plan, lanes: Sequence[Launch], resume: bool, progress: Progr
     progress.say(f"{len(to_do)} of {len(plan.runs)} runs to do; numbers go to {ledger.results(plan.rows[0]).path}")
     if adopted:
         progress.say(f"{adopted} runs are trainings of other rows too, whose numbers they take")
-    for note in [*ledger.notes(), *idle_gpus(ledger), *map(plan.announce, to_do)]:
+    for note in [*ledger.notes(), *map(plan.announce, to_do)]:
         progress.say(note)
 
     run_all(to_do, lanes, progress, finished=lambda run: progress.say(ledger.record(run)), failed=ledger.failed)
@@ -43,50 +44,28 @@ def carry_out(plan: Plan, lanes: Sequence[Launch], resume: bool, progress: Progr
 
 def prepare_all(plan: Plan, progress: Progress) -> dict[str, str]:
     """Prepare the corpora; return why by row where that failed."""
-    failures: dict[str, str] = {}
-    rows = [(row, plan.here(row)) for row in plan.rows]
+    probing = [row for row in plan.rows if row.stated.probing]
+    without = f"no trees to probe with: set ${TREES_VARIABLE} to a folder with {{train,valid,test}}.mrg"
+    failures = {row.name: without for row in probing if plan.trees(row.stated) is None}
     after = time_left([], [run.seconds_left() for run in Ledger(plan).to_do()], plan.choice.jobs)
-    mini_trees = plan.choice.out / "mini" / "probing"
-    for row, recipe in rows:
-        if recipe.probing and plan.choice.scale != "smoke" and plan.trees(recipe) is None:
-            failures[row.name] = (
-                f"no trees to probe with: set ${TREES_VARIABLE} to a folder with {{train,valid,test}}.mrg"
-            )
     for corpus in plan.corpora:
         try:
             corpus.prepare(progress, after)
         except (JobFailed, RecipeError) as error:
-            for row, recipe in rows:
-                if preparation_of(recipe) == preparation_of(corpus.recipe):
-                    failures[row.name] = str(error)
+            of = preparation_of(corpus.recipe)
+            failures |= {row.name: str(error) for row in plan.rows if preparation_of(row.stated) == of}
             progress.say(f"data {corpus.name}: {error}")
-    if plan.choice.scale == "smoke" and any(recipe.probing for _, recipe in rows) and not mini_trees.is_dir():
-        run_to_end(mini_corpus_argv("probing", mini_trees), mini_trees.with_suffix(".log"))
+    if plan.choice.scale == "smoke" and probing and (trees := plan.trees(probing[0].stated)) and not trees.is_dir():
+        run_to_end(mini_corpus_argv("probing", trees), trees.with_suffix(".log"))
     return failures
-
-
-def idle_gpus(ledger: Ledger) -> list[str]:
-    """Return how GPUs that no batch fills could train several rows or seeds at a time, where there are such GPUs."""
-    plan, launch = ledger.plan, ledger.plan.choice.launch
-    few = [run for run in ledger.to_do() if run.launch.gpus < launch.gpus]
-    if len(few) < 2 or launch.nodes > 1:
-        return []
-    used, there = max(run.launch.gpus for run in few), launch.gpus * plan.choice.jobs
-    rows = dict.fromkeys(key.rpartition("/")[2] for run in few for key in run.rows)
-    chosen = f" --rows {','.join(rows)}" if len(few) < len(plan.runs) else ""
-    return [
-        f"{len(few)} trainings have batches that fill no more than {used} of {there} GPUs:"
-        f"{chosen} --jobs {there // used} --gpus {used} trains them side by side"
-    ]
 
 
 def start_anew(runs: list[Run], progress: Progress) -> None:
     """Put aside what unfinished trainings have so far. Raises Busy where one is being trained."""
     for run in runs:
         if run.folder.is_dir() and not run.facts() and not run.done():
-            number = 1
-            while (aside := run.folder.with_name(f"{run.folder.name}.aside{number}")).exists():
-                number += 1
+            places = (run.folder.with_name(f"{run.folder.name}.aside{number}") for number in itertools.count(1))
+            aside = next(place for place in places if not place.exists())
             with lock(run.folder):
                 shutil.move(run.folder, aside)
             progress.say(f"{run.name}: begins anew; the old training is in {aside}")
@@ -97,7 +76,7 @@ def report(ledger: Ledger, progress: Progress) -> int:
     progress.say(f"finished in {clock(progress.elapsed())}")
     for run in ledger.plan.runs:
         for key in run.rows:
-            label = f"{key.rpartition('/')[2]} (seed {run.seed})"
+            label = label_of(key, run)
             if label not in ledger.failures:
                 print(f"{label}: {ledger.headline(run, key)}")
     for row, error in ledger.failures.items():
@@ -113,8 +92,6 @@ def show_commands(plan: Plan, written: Iterable[Path]) -> None:
         print(f"# data: {corpus.name}")
         for argv in corpus.commands():
             print(shlex.join(argv))
-    for note in idle_gpus(ledger):
-        print(f"# {note}")
     for run in (to_do := ledger.to_do()):
         print(f"# {plan.announce(run)}")
         for step in run.steps():

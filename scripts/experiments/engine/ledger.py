@@ -12,9 +12,11 @@ from typing import Any
 
 from experiments.data.prepared import trees_fingerprint
 from experiments.engine.plan import KEPT, Plan, Row
+from experiments.measure.counts import has_counts
 from experiments.measure.csv_files import Line
 from experiments.measure.generated import ScoreError, pieces_of_text
 from experiments.measure.metrics import OF_TRAINING
+from experiments.measure.scoring import TestSet, keep_counts
 from experiments.recipes.tables import papers, tables_of
 from experiments.report.results import COLUMNS, Results, in_words, number
 from experiments.runs.run import Run
@@ -95,27 +97,25 @@ class Ledger:
     def to_do(self) -> list[Run]:
         """Return the runs without lines, and where all rows are wanted the baselines of other tables, first."""
         missing = [run for run in self.plan.runs if not self._has_lines(run)]
-        further: dict[Path, Run] = {}
-        for _, other in self._absent_baselines(missing) if self.plan.choice.with_baselines else []:
-            further.setdefault(other.folder, other)
-        return [*further.values(), *missing]
+        return [*(self._absent_baselines(missing) if self.plan.choice.with_baselines else []), *missing]
 
     def _has_lines(self, run: Run) -> bool:
         return all((row.name, run.folder) in self.adopted or self.lines(row, run) for row in self.plan.rows_of(run))
 
-    def _absent_baselines(self, runs: Sequence[Run]) -> Iterator[tuple[Row, Run]]:
-        """Yield (row, run of its baseline) where that is none of these runs, and neither finished nor counted."""
-        own = {run.folder for run in runs}
+    def _absent_baselines(self, runs: Sequence[Run]) -> Iterator[Run]:
+        """Yield the baselines that are none of these runs, and neither finished nor counted, each once."""
+        seen = {run.folder for run in runs}
         for run in runs:
-            for row in self.plan.rows_of(run):
-                other = self.plan.baseline_run(row, run.seed) if run.measure.compares else None
-                if other is not None and other.folder not in own and not self._comparable(other):
-                    yield row, other
+            for row in self.plan.rows_of(run) if run.measure.compares else []:
+                other = self.plan.baseline_run(row, run.seed)
+                if other is not None and other.folder not in seen and not self._comparable(other):
+                    seen.add(other.folder)
+                    yield other
 
     def notes(self) -> list[str]:
         """Return what a user may want to know before it begins."""
         absent = [] if self.plan.choice.with_baselines else self._absent_baselines(self.plan.runs)
-        names = sorted({other.name for _, other in absent})
+        names = sorted({other.name for other in absent})
         notes = [f"{name} is not trained: its difference is added when it is" for name in names]
         kept = {
             line["commit"] for run in self.plan.runs for row in self.plan.rows_of(run) for line in self.lines(row, run)
@@ -142,14 +142,15 @@ class Ledger:
     def record_all(self) -> None:
         """Score what was trained and decoded before, with differences to baselines that are there by now."""
         for run in filter(Run.done, self.plan.runs):
-            scored = [self._append(row, run) for row in self.plan.rows_of(run)]
-            if any(scored) or not run.measure.has_counts(run):
+            if any([self._append(row, run) for row in self.plan.rows_of(run)]):
                 self._keep_counts(run)
 
     def _keep_counts(self, run: Run) -> None:
         try:
             if self._has_lines(run):  # without, it has failed with a message of its own
-                run.measure.keep_counts(run)
+                for subset, path in run.measure.counts_files(run).items():
+                    if (output := run.folder / run.measure.output(subset)).exists():
+                        keep_counts(output, TestSet.of(run.data, subset), path)
         except (ScoreError, OSError) as error:
             self.failures[f"counts of {run.label}"] = described(error)
 
@@ -162,7 +163,7 @@ class Ledger:
         of_this_run = not code or any(line["commit"] == code for line in lines)
         if not anew and lines and of_this_run and (baseline is None or any(line["difference"] for line in lines)):
             return False
-        label = f"{row.name} (seed {run.seed})"
+        label = label_of(row.key, run)
         self.failures.pop(label, None)  # of an earlier try
         try:
             try:
@@ -181,7 +182,8 @@ class Ledger:
     def _comparable(self, baseline: Run) -> bool:
         """Return whether a baseline is finished, or its counts of BLEU are kept and it is not to be trained again."""
         again = any(run.folder == baseline.folder and not self._has_lines(run) for run in self.plan.runs)
-        return baseline.done() or (baseline.measure.has_counts(baseline) and not again)
+        files = baseline.measure.counts_files(baseline).values()
+        return baseline.done() or (bool(files) and all(map(has_counts, files)) and not again)
 
     def _new_lines(self, row: Row, run: Run, baseline: Run | None) -> list[dict[str, str]]:
         """Return the lines of the results for a finished run, one a metric. Raises ScoreError."""
@@ -220,7 +222,7 @@ class Ledger:
 
     def headline(self, run: Run, key: str | None = None) -> str:
         """Return the number of a run that is compared, for its row ``key`` or its first, with gain and p if tested."""
-        rows = list(filter(None, map(self.plan.row, run.rows if key is None else [key])))
+        rows = [row for row in self.plan.rows_of(run) if key in (None, row.key)]
         if not rows:
             return "trained and decoded, as a baseline"
         found = {line["metric"]: line for line in self.lines(rows[0], run)}
@@ -231,7 +233,12 @@ class Ledger:
     def failed(self, run: Run, error: Exception) -> None:
         """Keep what went wrong for the end."""
         for key in run.rows:
-            self.failures[f"{key.rpartition('/')[2]} (seed {run.seed})"] = described(error)
+            self.failures[label_of(key, run)] = described(error)
+
+
+def label_of(key: str, run: Run) -> str:
+    """Return a run as that of one row, PAPER/TABLE/ROW, for reading."""
+    return f"{key.rpartition('/')[2]} (seed {run.seed})"
 
 
 def _baseline_name(row: Row) -> str:

@@ -89,13 +89,9 @@ class Plan:
     corpora: Sequence[Corpus] = ()
     runs: Sequence[Run] = ()
 
-    def row(self, key: str) -> Row | None:
-        """Return the plan's row of this key; None for a baseline of another table."""
-        return next((row for row in self.rows if row.key == key), None)
-
     def rows_of(self, run: Run) -> list[Row]:
-        """Return the plan's rows that a run measures."""
-        return list(filter(None, map(self.row, run.rows)))
+        """Return the plan's rows that a run measures; none for the baseline of another table."""
+        return [row for row in self.rows if row.key in run.rows]
 
     def here(self, row: Row) -> Recipe:
         """Return a row's recipe as it runs on this machine."""

@@ -15,7 +15,7 @@ from sacrebleu.metrics.bleu import BLEU
 from experiments.measure.generated import ScoreError
 
 REFERENCE_LENGTHS = ("closest", "shortest")
-TOKENISERS = {"zh": "zh", "ja": "ja-mecab"}  # all other languages: 13a
+TOKENISERS = {"zh": "zh", "ja": "ja-mecab"}  # sacreBLEU's, by language; of all others 13a
 # Groups by the source's words, (above, up to), as in Figure 2 of Cui et al. 2019.
 LENGTHS = ((0, 10), (10, 20), (20, 30), (30, 40), (40, 50), (50, None))
 FEWEST = 10  # sentences of a group whose BLEU is shown; the CSV has all groups
@@ -30,11 +30,6 @@ class _ShortestBLEU(BLEU):
     def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict[str, Any]) -> list[int]:
         shortest = {**ref_kwargs, "ref_lens": [min(ref_kwargs["ref_lens"])]}
         return super()._compute_segment_statistics(hypothesis, shortest)
-
-
-def tokeniser_of(language: str) -> str:
-    """Return sacreBLEU's tokeniser for a target language."""
-    return TOKENISERS.get(language, "13a")
 
 
 def _metric(lowercase: bool, tokenize: str, reference_length: str, **more: Any) -> BLEU:

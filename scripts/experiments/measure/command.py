@@ -58,30 +58,18 @@ def _bleu(args: argparse.Namespace) -> list[Measurement]:
     return found
 
 
-def _rouge(args: argparse.Namespace) -> list[Measurement]:
-    return summarization(args.output[0], args.reference[0], args.bpe, *args.baseline)
-
-
-def _lead3(args: argparse.Namespace) -> list[Measurement]:
-    return lead3(args.source, args.reference[0])
-
-
-def _accuracy(args: argparse.Namespace) -> list[Measurement]:
-    return [accuracy(*map(Path, (*args.output, *args.baseline)))]
-
-
-def _perplexity(args: argparse.Namespace) -> list[Measurement]:
-    return [perplexity(*map(Path, (*args.output, *args.baseline)))]
-
-
 OF_BLEU = {"target", "tokenised", "bpe", "lowercase", "by_length", "by_ngram", "source", "reference_length", "baseline"}
 # Metric → what counts it, the arguments that it needs, and those that it may have as well.
 METRICS: dict[str, tuple[Callable[[argparse.Namespace], list[Measurement]], set[str], set[str]]] = {
     "bleu": (_bleu, {"output", "reference"}, OF_BLEU),
-    "rouge": (_rouge, {"output", "reference"}, {"bpe", "baseline"}),
-    "lead3": (_lead3, {"source", "reference"}, set()),
-    "accuracy": (_accuracy, {"output"}, {"baseline"}),
-    "perplexity": (_perplexity, {"output"}, {"baseline"}),
+    "rouge": (
+        lambda args: summarization([*args.output, *args.baseline], args.reference[0], args.bpe),
+        {"output", "reference"},
+        {"bpe", "baseline"},
+    ),
+    "lead3": (lambda args: lead3(args.source, args.reference[0]), {"source", "reference"}, set()),
+    "accuracy": (lambda args: [accuracy(*map(Path, args.output + args.baseline))], {"output"}, {"baseline"}),
+    "perplexity": (lambda args: [perplexity(*map(Path, args.output + args.baseline))], {"output"}, {"baseline"}),
 }
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from experiments.measure.bleu import Counter
 from experiments.measure.generated import ScoreError
-from fairseq_localattn.files import replaced
+from fairseq_localattn.files import remove_parts, replaced
 
 SUFFIX = ".npz"
 IDENTITY = ".identity"  # METRIC.identity in a file: Counter.identity
@@ -43,10 +43,8 @@ def archive_of(path: str | Path) -> Path | None:
 def has_counts(path: Path) -> bool:
     """Return whether a file of counts is there. Of a damaged archive that is true: reading it says what is wrong."""
     archive = archive_of(path)
-    if archive is None or path.exists():
-        return path.exists()
     try:
-        return path.name in _members(archive)
+        return path.exists() if archive is None else path.name in _members(archive)
     except (ScoreError, OSError):
         return True
 
@@ -59,26 +57,17 @@ def save_counts(path: Path, counts: Mapping[str, np.ndarray], counters: Mapping[
     np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
     archive = archive_of(path)
     if archive is None:
-        _write(path, stream.getvalue())
+        with replaced(path) as part:
+            part.write_bytes(stream.getvalue())
         return
-    from fairseq_localattn.files import remove_parts  # here, as the import takes seconds
-
     archive.parent.mkdir(parents=True, exist_ok=True)
     with (archive.parent / ".lock").open("a") as guard:  # other tables keep counts of the same architecture
         fcntl.flock(guard, fcntl.LOCK_EX)
         remove_parts(archive.parent, archive.name)  # of writers that were killed
         members = _members(archive) | {path.name: stream.getvalue()}
-        packed = io.BytesIO()
-        with zipfile.ZipFile(packed, "w") as file:
+        with replaced(archive) as part, zipfile.ZipFile(part, "w") as file:
             for name in sorted(members):
                 file.writestr(zipfile.ZipInfo(name), members[name])  # no date: the same counts are the same bytes
-        _write(archive, packed.getvalue())
-
-
-def _write(path: Path, data: bytes) -> None:
-
-    with replaced(path) as part:
-        part.write_bytes(data)
 
 
 def _members(archive: Path) -> dict[str, bytes]:
@@ -99,10 +88,8 @@ def _members(archive: Path) -> dict[str, bytes]:
 def _open(path: str | Path) -> io.BytesIO | Path:
     """Return what numpy loads: a file, or the member of an archive."""
     archive = archive_of(path)
-    if archive is None or Path(path).exists():
-        return Path(path)
-    members = _members(archive)
-    return io.BytesIO(members[Path(path).name]) if Path(path).name in members else Path(path)
+    content = None if archive is None else _members(archive).get(Path(path).name)
+    return Path(path) if content is None else io.BytesIO(content)
 
 
 def read_counts(path: str | Path, counters: Mapping[str, Counter]) -> dict[str, np.ndarray]:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from experiments.data.prepared import PHRASE_TASK, Prepared, trees_fingerprint
 from experiments.measure import scoring
-from experiments.measure.counts import SUFFIX, has_counts
+from experiments.measure.counts import SUFFIX
 from experiments.measure.csv_files import Line, read_lines
 from experiments.measure.generated import ScoreError
 from experiments.measure.metrics import METRICS
@@ -26,6 +26,7 @@ from experiments.measure.rouge import METRICS as ROUGE
 from experiments.measure.rouge import SWAPPED
 from experiments.measure.scoring import TestSet
 from experiments.measure.significance import Measurement
+from experiments.recipes.flags import expand
 from experiments.recipes.recipe import SECTIONS, Recipe, RecipeError
 from experiments.system.checkout import ROOT, USER_DIR
 from experiments.system.logs import last_validation
@@ -59,8 +60,6 @@ class Measured(Protocol):
     @property
     def on_cpu(self) -> bool: ...
 
-    def flags(self, section: str) -> tuple[str, ...]: ...
-
     def encoder_flags(self) -> list[str]: ...  # of an encoder of its own, in probing from scratch
 
 
@@ -75,8 +74,7 @@ class Measure(abc.ABC):
         compares: whether there is a difference to a baseline.
     """
 
-    step: str
-    stamp: str
+    step, stamp = "generate", "generated"
     section: str | None = None
     data_keys: tuple[str, ...] = ()
     compares = True
@@ -92,6 +90,10 @@ class Measure(abc.ABC):
     @abc.abstractmethod
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
         """Return the scores of a measured run. Raises ScoreError."""
+
+    def outputs(self, *runs: Measured | None) -> list[Path]:
+        """Return the paths of the files that are kept of runs, as far as there are such runs."""
+        return [run.folder / self.output() for run in runs if run is not None]
 
     def variant(self, run: Measured) -> str:
         """Return what tells this measure of a training from another of its kind, as part of a file's name."""
@@ -109,22 +111,11 @@ class Measure(abc.ABC):
         """Return test set → path of the file with what BLEU counts in a run's output; none where it is not kept."""
         return {}
 
-    def has_counts(self, run: Measured) -> bool:
-        """Return whether what BLEU counts in a run's output has been kept, for all test sets."""
-        files = self.counts_files(run)
-        return bool(files) and all(map(has_counts, files.values()))
-
-    def keep_counts(self, run: Measured) -> None:
-        """Write what BLEU counts in the outputs of a run that are there. Raises ScoreError, OSError."""
-        for subset, path in self.counts_files(run).items():
-            if (output := run.folder / self.output(subset)).exists():
-                scoring.keep_counts(output, TestSet.of(run.data, subset), path)
-
 
 class Generated(Measure):
     """Scores of fairseq-generate's output."""
 
-    step, stamp, section = "generate", "generated", "generate"
+    section = "generate"
     data_keys = ("source", "target")
 
     def output(self, subset: str = "test") -> str:
@@ -137,7 +128,7 @@ class Generated(Measure):
             "--user-dir", str(USER_DIR), "--path", str(run.model),
             "--source-lang", run.data.source, "--target-lang", run.data.target, "--gen-subset", subset,
             "--results-path", str(folder),
-            *run.flags("generate"),
+            *expand(run.recipe, "generate"),
             *(["--task", PHRASE_TASK] if with_phrases else []),
         ]  # fmt: skip
 
@@ -153,8 +144,8 @@ class Translation(Generated):
     by_length = by_ngram = False
 
     def counts_files(self, run: Measured) -> dict[str, Path]:
-        subsets = () if run.kept is None else run.recipe.corpus.tests.values()
-        return {subset: run.kept / f"{run.key}.{subset}{SUFFIX}" for subset in subsets if run.kept}
+        tests = run.recipe.corpus.tests.values()
+        return {subset: run.kept / f"{run.key}.{subset}{SUFFIX}" for subset in tests if run.kept}
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
         tests = run.recipe.corpus.tests
@@ -163,8 +154,7 @@ class Translation(Generated):
             against = None if baseline is None else baseline.folder / self.output(subset)
             if baseline is not None and against is not None and not against.exists():
                 against = self.counts_files(baseline).get(subset, against)
-            test = TestSet.of(run.data, subset)
-            output = run.folder / self.output(subset)
+            test, output = TestSet.of(run.data, subset), run.folder / self.output(subset)
             of_set = scoring.translation(output, test, against, by_length=self.by_length, by_ngram=self.by_ngram)
             found += of_set if len(tests) == 1 else [replace(m, metric=f"{name}/{m.metric}") for m in of_set]
         return found if len(tests) == 1 else found + _means(found)
@@ -205,9 +195,7 @@ class Summarization(Generated):
     """ROUGE-1, -2, -L, their mean, and ROUGE-L with its arguments swapped."""
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
-        reference = run.data.folder / "tok" / f"test.{run.data.target}"
-        against = None if baseline is None else baseline.folder / self.output()
-        return scoring.summarization(run.folder / self.output(), reference, run.data.bpe, against)
+        return scoring.summarization(self.outputs(run, baseline), run.data.references("tok", "test")[0], run.data.bpe)
 
 
 class Lead(Summarization):
@@ -217,14 +205,11 @@ class Lead(Summarization):
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
         article = run.data.folder / "raw" / f"test.{run.data.source}.sentences"
-        reference = run.data.folder / "tok" / f"test.{run.data.target}"
-        return scoring.lead3(article, reference, sentences=run.recipe.lead)
+        return scoring.lead3(article, run.data.references("tok", "test")[0], sentences=run.recipe.lead)
 
 
 class Classification(Measure):
     """Accuracy by analysis/accuracy.py with its 95 % interval, and McNemar's exact test against the baseline."""
-
-    step, stamp = "generate", "generated"
 
     def output(self, subset: str = "test") -> str:
         return f"predictions-{subset}.txt"
@@ -235,18 +220,17 @@ class Classification(Measure):
         return [*PYTHON, "fairseq_localattn.analysis.accuracy", str(run.data.bin), *written, *cpu]
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
-        name = self.output()
-        return [accuracy(run.folder / name, None if baseline is None else baseline.folder / name)]
+        return [accuracy(*self.outputs(run, baseline))]
 
 
 class LanguageModelling(Measure):
     """Perplexity by fairseq-eval-lm; a difference has no p."""
 
-    step, stamp, section = "generate", "generated", "eval_lm"
+    section = "eval_lm"
 
     def argv(self, run: Measured, folder: Path, subset: str) -> list[str]:
         where = ["--user-dir", str(USER_DIR), "--path", str(run.model), "--gen-subset", subset]
-        return [*PYTHON, "fairseq_cli.eval_lm", str(run.data.bin), *where, *run.flags("eval_lm")]
+        return [*PYTHON, "fairseq_cli.eval_lm", str(run.data.bin), *where, *expand(run.recipe, "eval_lm")]
 
     def output(self, subset: str = "test") -> str:
         return f"perplexity-{subset}.json"
@@ -258,8 +242,7 @@ class LanguageModelling(Measure):
         return path
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
-        name = self.output()
-        return [perplexity(run.folder / name, None if baseline is None else baseline.folder / name)]
+        return [perplexity(*self.outputs(run, baseline))]
 
 
 class Locality(Measure):

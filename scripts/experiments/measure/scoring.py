@@ -16,12 +16,12 @@ from experiments.measure import rouge
 from experiments.measure.bleu import (
     LENGTHS,
     ORDERS,
+    TOKENISERS,
     Counter,
     join_dashes,
     length_metric,
     of_length,
     split_compounds,
-    tokeniser_of,
 )
 from experiments.measure.counts import is_counts, read_counts, save_counts
 from experiments.measure.generated import (
@@ -127,10 +127,6 @@ class TestSet:
             raise ScoreError(f"{output}: its sources have no words apart: give --source with a file that has")
         return lines
 
-    def rules(self, tokenize: str) -> dict[str, Any]:
-        """Return the options of ``Counter``."""
-        return {"tokenize": tokenize, "lowercase": self.lowercase, "reference_length": self.reference_length}
-
 
 def counters_of(test: TestSet) -> dict[str, Counter]:
     """Return metric → counter for each BLEU that applies; the first is also counted by length and by n-gram.
@@ -139,14 +135,15 @@ def counters_of(test: TestSet) -> dict[str, Counter]:
     for German and French with tokenised references, and ``sacrebleu``.
     """
     found = {}
+    rules: dict[str, Any] = {"lowercase": test.lowercase, "reference_length": test.reference_length}
     if references := test.tokenised_references():
         name = "multi_bleu" if len(references) > 1 else "tokenised_bleu"
-        found[name] = Counter(references, **test.rules("none"))
+        found[name] = Counter(references, tokenize="none", **rules)
         if test.language in COMPOUNDS:
             split = [list(map(split_compounds, lines)) for lines in references]
-            found["compound_bleu"] = Counter(split, **test.rules("none"))
-    rules = test.rules(tokeniser_of(test.language))
-    found["sacrebleu"] = Counter(test.references(), **rules, output="text" if test.of_text else "")
+            found["compound_bleu"] = Counter(split, tokenize="none", **rules)
+    rules |= {"tokenize": TOKENISERS.get(test.language, "13a"), "output": "text" if test.of_text else ""}
+    found["sacrebleu"] = Counter(test.references(), **rules)
     return found
 
 
@@ -238,21 +235,15 @@ def chrf(outputs: Sequence[str | Path], test: TestSet, baselines: Sequence[str |
     return [measured("chrf", str(metric.get_signature()), score, system=counts(outputs), baseline=baseline)]
 
 
-def summarization(
-    output: str | Path, reference: Path, bpe: str = "subword_nmt", baseline: str | Path | None = None
-) -> list[Measurement]:
-    """Return ROUGE of the summaries in fairseq-generate's output, each tested against a baseline's output if given.
+def summarization(outputs: Sequence[str | Path], reference: Path, bpe: str = "subword_nmt") -> list[Measurement]:
+    """Return ROUGE of the summaries in fairseq-generate's output, each tested against that of a baseline, if given.
 
     The metrics are those of ``rouge.METRICS``, F1 in percent, and ``rouge.SWAPPED``, for comparison with scores that
     were counted so; it is not tested. Raises ScoreError.
     """
     references = _summaries(reference)
-    ours, *others = (
-        [remove_bpe(line, bpe) for line in read_generated(path, len(references))]
-        for path in (output, baseline)
-        if path is not None
-    )
-    return _rouge(ours, references, *others)
+    found = [[remove_bpe(line, bpe) for line in read_generated(path, len(references))] for path in outputs]
+    return _rouge(found[0], references, *found[1:])
 
 
 def lead3(article: Path, reference: Path, sentences: int = 3) -> list[Measurement]:

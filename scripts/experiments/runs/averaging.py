@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.runs.checkpoints import BEST_BY, BY_EPOCHS, BY_UPDATES, LAST, whole
+from experiments.system.processes import described
 from fairseq_localattn.errors import COMMAND_ERROR, UsageError
-from fairseq_localattn.files import check_file, described, replaced
+from fairseq_localattn.files import check_file, replaced
 
 if TYPE_CHECKING:
     import torch
@@ -53,10 +54,9 @@ def select(folder: Path, kind: str, count: int) -> list[Path]:
         raise UsageError(f"{count} checkpoints cannot be averaged: at least 1")
     pattern, what, keep = KINDS[kind]
     found = [match for path in sorted(folder.iterdir()) if (match := pattern.fullmatch(path.name))]
-    if kind == "best":
-        ranked = _from_worst(folder, found)
-    else:
-        ranked = sorted((int(match[match.re.groups]), match.string) for match in found)
+    ranked = sorted((float(match[pattern.groups]), match.string) for match in found)
+    if kind == "best" and found and not _more_is_better(folder, found):
+        ranked.reverse()
     newest = folder / LAST.name
     if kind == "last" and newest.exists() and _updates(newest) > max((number for number, _ in ranked), default=0):
         ranked.append((0, LAST.name))
@@ -74,15 +74,13 @@ def _updates(path: Path) -> int:
         raise UsageError(f"{path}: does not say after how many updates it was written") from None
 
 
-def _from_worst(folder: Path, found: list[re.Match[str]]) -> list[tuple[float, str]]:
-    """Return value and name of the best checkpoints, the very best last. Raises UsageError for several metrics."""
+def _more_is_better(folder: Path, found: list[re.Match[str]]) -> bool:
+    """Return whether most of the metric is best. Raises UsageError for best checkpoints by several metrics."""
     metrics = sorted({match[1] for match in found})
     if len(metrics) > 1:
         raise UsageError(f"{folder}: best checkpoints by {' and by '.join(metrics)}; name the files themselves")
-    cfg = _load(folder / found[0].string).get("cfg") or {} if found else {}
-    more_is_better = bool(cfg.get("checkpoint", {}).get("maximize_best_checkpoint_metric", False))
-    values = [(float(match[2]), match.string) for match in found]
-    return sorted(values, key=lambda entry: entry[0], reverse=not more_is_better)
+    cfg = _load(folder / found[0].string).get("cfg") or {}
+    return bool(cfg.get("checkpoint", {}).get("maximize_best_checkpoint_metric", False))
 
 
 def average(paths: Sequence[Path], target: Path, say: Callable[[str], None] = lambda line: None) -> None:
@@ -174,8 +172,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         paths = select(args.inputs[0], *chosen[0]) if chosen else args.inputs
         average(paths, args.output, lambda line: print(f"average: {line}", flush=True))
     except (UsageError, OSError) as error:
-        said = described(error) if isinstance(error, OSError) else str(error).removeprefix(COMMAND_ERROR)
-        print(f"average: error: {said}", file=sys.stderr)
+        print(f"average: error: {described(error).removeprefix(COMMAND_ERROR)}", file=sys.stderr)
         return 2
     print(f"average: written to {args.output}")
     return 0

@@ -126,7 +126,8 @@ def batch_of(recipe: Recipe, launch: Launch) -> tuple[int, int]:
         raise RecipeError(f"{recipe.where}: train needs max_tokens (or batch_size): they make the effective batch")
     total = paper_batch(recipe)
     if launch.world > total:
-        raise RecipeError(f"{recipe.where}: {launch.world} processes, but a batch has {total} {key.split('_')[-1]}")
+        unit = "tokens" if key == "max_tokens" else "sentences"
+        raise RecipeError(f"{recipe.where}: {launch.world} processes, but a batch has {total} {unit}")
     update_freq = max(1, -(-total // (launch.world * (launch.max_tokens or size))))
     return total // (launch.world * update_freq), update_freq
 

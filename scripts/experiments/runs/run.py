@@ -41,6 +41,7 @@ from experiments.system.processes import Job, JobFailed, lock, read_stamp, write
 AVERAGER = ROOT / "scripts" / "average.py"
 GENERATING = "generating"  # folder of unfinished output, which is moved when it is complete
 AVERAGED = "averaged.pt"
+MEASURING = 20.0  # seconds that are expected for it
 ERRORS = "errors"  # folder in which the processes of a training under torchrun record theirs
 
 
@@ -82,7 +83,6 @@ class Run:
     _held: IO[str] | None = field(default=None, repr=False)
     _step: Step = TRAIN
     _log_size: int = 0  # bytes of the training log when this process began to train
-    _first: tuple[float, int] | None = None  # time and updates at the first line after them
 
     @property
     def arch(self) -> str:
@@ -152,10 +152,6 @@ class Run:
         """Path of the file that measuring leaves."""
         return self.folder / self.measure.output()
 
-    def flags(self, section: str) -> tuple[str, ...]:
-        """Return the recipe's flags of a section as argv."""
-        return expand(self.recipe, section)
-
     def encoder_flags(self) -> list[str]:
         """Return the variant's flags and dropout, as probing from scratch takes them."""
         variant = self.arch.removeprefix("transformer_").split("_")[0] + "_"
@@ -165,7 +161,7 @@ class Run:
         return found + (narrow_flags(self.arch, ("encoder",)) if self.narrow else [])
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts of the finished training: ``training_facts``, the seed and the machine."""
+        """Return the facts of the finished training, as ``_trained`` has found them."""
         found = TRAIN.facts(self.folder)
         return {} if found is None or self.other_data() else found
 
@@ -185,10 +181,6 @@ class Run:
             found.append(Step(name, f"{done}{of}.json", f"{name}{of}.log", doing, subset=subset, needs=("output",)))
         return [step for step in found if step.name == Probing.step] if self.recipe.probing == "scratch" else found
 
-    def begun(self) -> int:
-        """Return the updates of the checkpoint from which the training would continue; 0 without one."""
-        return begun(self.folder)
-
     def plan(self) -> str:
         """Return what is still to be done, for reading."""
         if self.recipe.lead:
@@ -197,7 +189,7 @@ class Run:
             return f"{self.label}: already finished, in {self.folder}"
         if TRAIN not in self.steps():
             return f"{self.label}: no training before it is measured, in {self.folder}"
-        done, of = self.begun(), self.updates
+        done, of = begun(self.folder), self.updates
         if done >= of:
             todo = "trained, to be decoded"
         else:
@@ -233,7 +225,7 @@ class Run:
             *self.measure.train_flags(self),
             "--save-dir", str((self.folder / LAST).parent),
             "--log-format", "json", "--log-file", str(self.folder / "train.json.log"),
-            *self.flags("train"),
+            *expand(self.recipe, "train"),
             *(narrow_flags(self.arch) if self.narrow else []),
         ]  # fmt: skip
 
@@ -269,18 +261,13 @@ class Run:
                 raise JobFailed(f"{self.folder}: was trained on other data {now}")
             if self._job is None:
                 self._start(self.launch if lane is None else lane.on(self.launch.gpus))
-                return False
-            if not self._job.finished():
-                return False
-            self._job = None
-            self._stamp()
-            ended = self.done()
+            elif self._job.finished():
+                self._job = None
+                self._stamp()
         except BaseException:
             self._release()
             raise
-        if ended:
-            self._release()
-        return ended
+        return False
 
     def _release(self) -> None:
         if self._job is not None:
@@ -293,7 +280,7 @@ class Run:
     def _start(self, lane: Launch) -> None:
         if not self.facts():
             mend_last_checkpoint((self.folder / LAST).parent)
-            if self.begun() >= self.updates:
+            if begun(self.folder) >= self.updates:
                 # Killed after the last checkpoint: fairseq would make one more update before it stops.
                 write_stamp(self.folder / TRAIN.stamp, self._trained())
         damaged = (self.folder / AVERAGE.stamp).exists() and AVERAGE.facts(self.folder) is None
@@ -305,7 +292,7 @@ class Run:
         self._note_code()
         if self._step == TRAIN:
             log = self.folder / "train.json.log"
-            self._log_size, self._first = log.stat().st_size if log.exists() else 0, None
+            self._log_size = log.stat().st_size if log.exists() else 0
         elif self._step != AVERAGE:
             if self.model.exists() and not whole(self.model):
                 raise JobFailed(f"{self.model}: half a file; remove {self.folder} and train this run again")
@@ -382,18 +369,14 @@ class Run:
         return f"{self.name} {max(log)}/{self.updates} updates, {numbers}"
 
     def seconds_left(self) -> float:
-        """Return the estimate of the time left, by the run's own speed, or before by the recipe's expect_minutes."""
-        generate = 20.0
-        expected = 60 * self.recipe.expect_minutes
+        """Return the estimate of the time left, by the speed of the log's last line, or before by expect_minutes."""
         if self.done():
             return 0.0
         if self._step != TRAIN or (self._job is None and (self.folder / TRAIN.stamp).exists()):
-            return max(3.0, generate - (time.time() - self._job.started if self._job else 0.0))
-        at = max(train_log(self.folder, self._log_size if self._job else 0), default=0)
-        remaining = max(0, self.updates - at)
-        if self._job and at:
-            self._first = self._first or (time.time(), at)
-            seconds, done = time.time() - self._first[0], at - self._first[1]
-            if seconds > 10 and done > 0:
-                return generate + remaining * seconds / done
-        return generate + expected * remaining / self.updates
+            return max(3.0, MEASURING - (time.time() - self._job.started if self._job else 0.0))
+        log = train_log(self.folder, self._log_size if self._job else 0)
+        at = max(log, default=0)
+        each = 60 * self.recipe.expect_minutes / self.updates
+        if self._job and at and float(log[at]["wps"]) > 0:
+            each = float(log[at]["wpb"]) / float(log[at]["wps"])
+        return MEASURING + each * max(0, self.updates - at)

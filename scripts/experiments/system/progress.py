@@ -9,6 +9,8 @@ import time
 from collections.abc import Sequence
 from typing import TextIO
 
+EVERY = 15.0
+
 
 def clock(seconds: float) -> str:
     """Return seconds as m:ss or h:mm:ss."""
@@ -29,15 +31,14 @@ def time_left(running: Sequence[float], waiting: Sequence[float], lanes: int) ->
 
 
 class Progress:
-    """A line ``[elapsed, about X left] message``, on a terminal in place, elsewhere at most every ``every`` seconds.
+    """A line ``[elapsed, about X left] message``, on a terminal in place, elsewhere at most every ``EVERY`` seconds.
 
     ``started`` is the ``time.time()`` from which the elapsed time counts.
     """
 
-    def __init__(self, started: float | None = None, stream: TextIO | None = None, every: float = 15.0) -> None:
+    def __init__(self, started: float | None = None, stream: TextIO | None = None) -> None:
         self.started = time.time() if started is None else started
         self.stream = sys.stdout if stream is None else stream
-        self.every = every
         self._tty = self.stream.isatty()
         self._last = 0.0
         self._open_line = False
@@ -48,7 +49,7 @@ class Progress:
 
     def update(self, message: str, left: float) -> None:
         """Show where the job stands; ``left`` is the estimate of the seconds to its end."""
-        if not self._tty and time.time() - self._last < self.every:
+        if not self._tty and time.time() - self._last < EVERY:
             return
         self._last = time.time()
         line = f"[{clock(self.elapsed())}, about {clock(left)} left] {message}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import platform
 import shlex
@@ -45,13 +44,12 @@ def test_where_the_nodes_of_a_job_meet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
     monkeypatch.setenv("SLURM_JOB_ID", "4000123")
     recipes = [recipe_at(find_table("mma", "table2"), "mma", "small")]
-    args = functools.partial(table.parse_args, parser=None)
-    (found,) = table.launches(args(["mma", "table2", "--scale", "small", "--nodes", "2"]), recipes)
-    assert (found.rendezvous, found.srun) == (f"{platform.node()}:20123", True)
-    by_hand = args(["mma", "table2", "--scale", "small", "--nodes", "2", "--rendezvous", "a:1"])
-    assert [(each.rendezvous, each.srun) for each in table.launches(by_hand, recipes)] == [("a:1", False)]
+    for options, expected in (([], (f"{platform.node()}:20123", True)), (["--rendezvous", "a:1"], ("a:1", False))):
+        args = table.parse_args(["mma", "table2", "--scale", "small", "--nodes", "2", *options])
+        assert [(each.rendezvous, each.srun) for each in table.launches(args, recipes)] == [expected]
+    args.nodes, args.rendezvous = 3, ""
     with pytest.raises(table.RecipeError, match="--nodes 3: this is no SLURM job of so many nodes"):
-        table.launches(args(["mma", "table2", "--scale", "small", "--nodes", "3"]), recipes)
+        table.launches(args, recipes)
 
 
 @pytest.mark.slow
@@ -96,11 +94,12 @@ def test_an_array_trains_each_once(bench: Bench, capsys: pytest.CaptureFixture) 
     capsys.readouterr()
     assert bench.run("table1", *where) == 0
     assert bench.trainings() == 4 and "0 of 4 runs to do" in capsys.readouterr().out
-    found = [line for line in bench.lines("table1", "small") if line["metric"] == "sacrebleu"]
-    assert {(line["row"], line["seed"], bool(line["difference"])) for line in found} == {
-        *(("plain", seed, False) for seed in "12"),
-        *(("mma", seed, True) for seed in "12"),
-    }
+    assert bench.run("table1", "--rows", "mma") == 0  # at full scale, with lines in the same file
+    for seed in "12":
+        found = bench.scores("table1", "sacrebleu", scale="small", seed=seed)
+        assert {row: line["difference"] != "" for row, line in found.items()} == {"mma": True, "plain": False}
+    assert (found["mma"]["averaged"], found["mma"]["batch_tokens"]) == ("", "300")
+    assert set(bench.scores("table1")) == {"mma"}
 
 
 def test_the_template(tmp_path: Path) -> None:

@@ -50,21 +50,13 @@ def test_one_training_serves_all_tables(bench: Bench) -> None:
     assert bench.trainings() == 3 and set(bench.scores("table1", "sacrebleu")) == {"plain", "mma"}
 
 
-def test_two_rows_of_a_table_that_are_one_training(bench: Bench) -> None:
-    """Rows with other labels or paper's numbers share a run; each has lines of its own."""
-    bench.write("table1", TABLE_1 + "  again: {same_as: mma, label: again, paper: {tokenised_bleu: 32.0}}\n")
-    assert bench.run("table1", "--rows", "mma,again") == 0
-    found = bench.scores("table1")
-    assert set(found) == {"mma", "again"} and bench.trainings() == 1
-    assert found["mma"]["settings"] == found["again"]["settings"]
-
-
 @pytest.mark.slow
 def test_one_training_measured_in_several_ways(bench: Bench) -> None:
-    """A row of another measure, or of another test set, shares the training; its step and its lines are its own."""
+    """A row of another label, measure or test set shares the training; its lines are its own."""
+    again = "  again: {same_as: mma, label: again, paper: {tokenised_bleu: 32.0}}\n"
     near = "  near: {same_as: mma, label: near, metric: locality, baseline: null, paper: {w1_layer1: 30.0}}\n"
     valid = "  valid: {same_as: mma, data: {tests: {valid: valid}}, label: x, baseline: null, paper: null}\n"
-    bench.write("table1", TABLE_1 + near + valid)
+    bench.write("table1", TABLE_1 + again + near + valid)
     for part, language in product(("raw", "tok"), ("de", "en")):
         test = next(bench.out.glob(f"data/*/{part}/test.{language}"))
         test.with_stem("valid").write_text("".join(test.read_text().splitlines(keepends=True)[:7]))
@@ -79,7 +71,8 @@ def test_one_training_measured_in_several_ways(bench: Bench) -> None:
     stamps = {"generated.json", "generated.valid.json", "located.json"}
     assert stamps <= {path.name for path in folder.glob("*.json")}
     found = bench.scores("table1")
-    assert set(found) == {"plain", "mma", "valid"} and found["valid"]["settings"] == found["mma"]["settings"]
+    assert set(found) == {"plain", "mma", "again", "valid"}
+    assert found["valid"]["settings"] == found["again"]["settings"] == found["mma"]["settings"]
     assert found["valid"]["scoring"] != found["mma"]["scoring"]
 
 
@@ -113,7 +106,7 @@ def test_lines_of_other_tables_and_papers_are_adopted(bench: Bench, capsys: pyte
     assert not (bench.results / "mma" / "table2.csv").exists()
     assert bench.run("table2", "--rows", "all") == 0
     assert "1 runs are trainings of other rows too, whose numbers they take" in capsys.readouterr().out
-    (own,), (other,) = bench.scores("table2").values(), [bench.scores("table1")["mma"]]
+    own, other = bench.scores("table2")["all"], bench.scores("table1")["mma"]
     assert own == {**other, "row": "all", "baseline": "table1/plain"}
     assert not list(bench.out.glob("transformer_*"))
 
@@ -175,32 +168,22 @@ def test_what_changes_the_score_alone_is_scored_again(bench: Bench) -> None:
 
 @pytest.mark.slow
 def test_a_note_outlives_another_scoring(bench: Bench) -> None:
-    """With the speeds that the noted lines have; a training of another commit has no such note."""
+    """With the speeds that the noted lines have, and the machine of the training; another commit has no such note."""
     assert bench.run("table1") == 0
     stamp = bench.folder("transformer_mma_tiny") / "trained.json"
-    stamp.write_text(json.dumps({**json.loads(stamp.read_text()), "words_per_second": 9.0, "train_minutes": 3.0}))
+    facts = {"words_per_second": 9.0, "train_minutes": 3.0, "machine": {"hardware": "another", "torch": "1.0"}}
+    stamp.write_text(json.dumps({**json.loads(stamp.read_text()), **facts}))
     path = bench.results / "mma" / "table1.csv"
     path.write_text("".join(f"{line[:-1]}other work\n" if ",mma," in line else line for line in path.open()))
     bench.write("table1", TABLE_1.replace("    label: MMA\n", "    label: MMA\n    baseline: null\n"))
     assert bench.run("table1") == 0
-    columns = ("difference", "note", "words_per_second", "train_minutes")
-    assert [bench.scores("table1")["mma"][name] for name in columns] == ["", "other work", "", ""]
+    columns = ("difference", "hardware", "torch", "note", "words_per_second", "train_minutes")
+    noted = [bench.scores("table1")["mma"][name] for name in columns]
+    assert noted == ["", "another", "1.0", "other work", "", ""]
     started = bench.folder("transformer_mma_tiny") / "started.json"
     started.write_text(json.dumps({"code": [{"commit": "another", "package": "x"}]}))
     assert bench.run("table1") == 0
-    assert [bench.scores("table1")["mma"][name] for name in columns] == ["", "", "9.0", "3.0"]
-
-
-def test_lines_name_the_machine_of_the_training(bench: Bench) -> None:
-    assert bench.run("table1", "--rows", "plain") == 0
-    stamp = bench.folder("transformer_localattn_tiny") / "trained.json"
-    facts = json.loads(stamp.read_text())
-    facts["machine"] |= {"gpus": 8, "hardware": "another machine", "precision": "fp16", "torch": "1.0"}
-    stamp.write_text(json.dumps(facts))
-    (bench.results / "mma" / "table1.csv").unlink()
-    assert bench.run("table1", "--rows", "plain") == 0
-    line = bench.lines("table1")[0]
-    assert (line["gpus"], line["hardware"], line["precision"], line["torch"]) == ("8", "another machine", "fp16", "1.0")
+    assert [bench.scores("table1")["mma"][name] for name in columns] == ["", "another", "1.0", "", "9.0", "3.0"]
 
 
 @pytest.mark.slow
@@ -220,9 +203,8 @@ def test_a_failing_row_does_not_lose_the_others(bench: Bench, capsys: pytest.Cap
 
 def test_rows_without_data_fail_alone(bench: Bench, capsys: pytest.CaptureFixture) -> None:
     """A corpus that cannot be prepared fails its rows, in one line that names the log."""
-    data = "{name: other, prepare: data-prep/prepare_wmt14_en_de.sh, options: [--bpe, 9], source: de, target: en}"
-    other = f"  other: {{label: x, architecture: transformer_mma_tiny, data: {data}}}\n"
-    bench.write("table1", TABLE_1 + other.replace("--bpe, 9", "--none, 9"))
+    data = "{name: other, prepare: data-prep/prepare_wmt14_en_de.sh, options: [--none, 9], source: de, target: en}"
+    bench.write("table1", f"{TABLE_1}  other: {{label: x, architecture: transformer_mma_tiny, data: {data}}}\n")
     assert bench.run("table1", "--rows", "plain,other") == 1
     error = capsys.readouterr().err
     assert "table: failed: other: " in error and "--none" in error
@@ -231,41 +213,26 @@ def test_rows_without_data_fail_alone(bench: Bench, capsys: pytest.CaptureFixtur
 
 @pytest.mark.slow
 def test_no_resume_keeps_the_old_aside(bench: Bench) -> None:
+    """Of a training that is not finished; one that is finished is only measured again."""
+    once = "once\n"
     assert bench.run("table1", "--rows", "mma") == 0
     folder = bench.folder("transformer_mma_tiny")
-    (folder / "generated.json").unlink()
-    (bench.results / "mma" / "table1.csv").unlink()
-    assert bench.run("table1", "--rows", "mma", "--no-resume") == 0  # finished: only measured again
-    assert (folder / "trainings").read_text() == "once\n" and not list(bench.out.glob("*.aside1"))
-    for name in ("trained.json", "generated.json"):
-        (folder / name).unlink()
-    (bench.results / "mma" / "table1.csv").unlink()
-    assert bench.run("table1", "--rows", "mma", "--no-resume") == 0
-    assert (folder.with_name(folder.name + ".aside1") / "trainings").read_text() == "once\n"
-    assert (folder / "trainings").read_text() == "once\n"
-    (bench.results / "mma" / "table1.csv").unlink()
-    assert bench.run("table1", "--rows", "mma", "--resume") == 0 and (folder / "trainings").read_text() == "once\n"
+    for gone, aside in (("generated.json", False), ("*d.json", True)):
+        for path in folder.glob(gone):
+            path.unlink()
+        (bench.results / "mma" / "table1.csv").unlink()
+        assert bench.run("table1", "--rows", "mma", "--no-resume") == 0
+        assert (folder / "trainings").read_text() == once
+        old = folder.with_name(folder.name + ".aside1") / "trainings"
+        assert (old.read_text() == once) if aside else not old.exists()
 
 
-def test_checkpoints_that_were_averaged_can_be_kept(bench: Bench) -> None:
-    assert bench.run("table1", "--rows", "mma", "--keep-checkpoints") == 0
+@pytest.mark.parametrize(("option", "kept"), [("--keep-checkpoints", CHECKPOINTS), ("--resume", CHECKPOINTS[2:])])
+def test_checkpoints_that_were_averaged(option: str, kept: tuple[str, ...], bench: Bench) -> None:
+    assert bench.run("table1", "--rows", "mma", option) == 0
     folder = bench.folder("transformer_mma_tiny")
-    assert {path.name for path in (folder / "checkpoints").iterdir()} == set(CHECKPOINTS)
+    assert {path.name for path in (folder / "checkpoints").iterdir()} == set(kept)
     assert (folder / "averaged.pt").is_file()
-
-
-# --- scales
-
-
-@pytest.mark.slow
-def test_the_small_scale(bench: Bench) -> None:
-    """Its own metric, seeds and batch; no paper's numbers; lines beside those of the full scale in one file."""
-    assert bench.run("table1", "--rows", "mma") == 0
-    assert bench.run("table1", "--scale", "small") == 0
-    found = bench.scores("table1", "sacrebleu", scale="small", row="mma", seed="2")["mma"]
-    assert (found["baseline"], found["averaged"], found["batch_tokens"]) == ("plain", "", "300")
-    assert found["difference"] and {line["seed"] for line in bench.lines("table1", "small")} == {"1", "2"}
-    assert set(bench.scores("table1")) == {"mma"}
 
 
 @pytest.mark.slow

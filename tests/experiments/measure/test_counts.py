@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -60,14 +59,3 @@ def test_a_damaged_archive_stays_as_it_is(tmp_path: Path) -> None:
             call()
         assert "\n" not in str(told.value) and archive.read_bytes() == damaged
     assert has_counts(tmp_path / name(1))
-
-
-def test_a_file_that_stands_alone_goes_before(tmp_path: Path) -> None:
-    """One of a former version, or of the user's own."""
-    save(tmp_path / name(1))
-    with zipfile.ZipFile(tmp_path / "transformer_tiny.zip") as file:
-        (tmp_path / name(1)).write_bytes(file.read(name(1)))
-    (tmp_path / "transformer_tiny.zip").unlink()
-    assert has_counts(tmp_path / name(1)) and len(read_counts(tmp_path / name(1), COUNTERS)["sacrebleu"]) == 2
-    save(tmp_path / "mine.npz")
-    assert has_counts(tmp_path / "mine.npz") and not has_counts(tmp_path / "yours.npz")

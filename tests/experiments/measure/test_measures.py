@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,13 +11,12 @@ from typing import Any
 import pytest
 
 from experiments.data.prepared import Prepared
-from experiments.measure import measures, predictions
-from experiments.measure.generated import ScoreError
+from experiments.measure import measures
 from experiments.measure.scoring import Measurement
 from experiments.measure.significance import mcnemar
 from experiments.recipes.recipe import Recipe, RecipeError, load_recipe
 from fairseq_localattn.analysis.accuracy import wilson_interval
-from support.engine.outputs import write_lines
+from support.engine.outputs import write_lines, write_output
 from support.engine.runs import fake_run
 from support.recipes import BASE, with_flag, write
 
@@ -30,7 +27,6 @@ architecture: transformer_diffwin_classifier_tiny
 checkpoint: best
 train: {task: sentence_prediction, num_classes: 2, criterion: sentence_prediction, max_update: 6, batch_size: 8}
 """
-FOUND = "x | Evaluated 1,234 tokens in 1.0s\n"
 
 
 def load(folder: Path, text: str) -> Recipe:
@@ -44,18 +40,13 @@ def load(folder: Path, text: str) -> Recipe:
     ("correct", "total", "low", "high"),
     [(8, 10, 0.4902, 0.9433), (1445, 1821, 0.7743, 0.8115)],
 )
-def test_wilson_interval(correct: int, total: int, low: float, high: float, tmp_path: Path) -> None:
+def test_wilson_interval(correct: int, total: int, low: float, high: float) -> None:
     """Against published values, and against its own definition: ends at which the share is 1.96 deviations away."""
     found = wilson_interval(correct, total)
     assert found == pytest.approx((low, high), abs=1e-4)
     share = correct / total
     for end in found:
-        if 1e-9 < end < 1 - 1e-9:
-            assert abs(share - end) / math.sqrt(end * (1 - end) / total) == pytest.approx(1.96, abs=1e-3)
-    path = write_lines(tmp_path / "predictions", ["1\t1"] * correct + ["1\t0"] * (total - correct))
-    counted = predictions.accuracy(path)
-    assert counted.score == pytest.approx(100 * share) and counted.signature.startswith(f"sentences:{total}|")
-    assert (counted.low, counted.high) == pytest.approx((100 * low, 100 * high), abs=1e-2)
+        assert abs(share - end) / math.sqrt(end * (1 - end) / total) == pytest.approx(1.96, abs=1e-3)
 
 
 def test_mcnemar_by_enumeration() -> None:
@@ -69,80 +60,42 @@ def test_mcnemar_by_enumeration() -> None:
     assert mcnemar([True, False], [True, False]) == 1
 
 
-# --- files
-
-
-def test_predictions_are_checked(tmp_path: Path) -> None:
-    path = tmp_path / "predictions"
-    path.write_text("0\t0\n1\t0\n", "utf-8")
-    assert predictions.read_predictions(path) == [True, False]
-    for text, message in (("0\t0\n1 0\n", ":2: not label, tab, prediction"), ("", "is empty")):
-        path.write_text(text, "utf-8")
-        with pytest.raises(ScoreError, match=re.escape(f"{path}") + ".*" + message):
-            predictions.read_predictions(path)
-    with pytest.raises(ScoreError, match="cannot be read"):
-        predictions.read_predictions(tmp_path / "none")
-
-
-def test_perplexity_is_read_from_the_log(tmp_path: Path) -> None:
-    log, measure = tmp_path / "log", measures.LanguageModelling()
-    log.write_text(f"{FOUND}x | Loss (base 2): 5.5000, Perplexity: 45.25\n", "utf-8")
-    found = measure.collect(tmp_path, log, "test")
-    assert json.loads(found.read_text("utf-8")) == {"tokens": 1234, "loss": 5.5}
-    log.write_text(f"{FOUND}x | Loss (base 2): nan, Perplexity: nan\n", "utf-8")
-    with pytest.raises(ScoreError, match="the loss is nan: the training has diverged"):
-        measure.collect(tmp_path, log, "test")
-    log.write_text(FOUND, "utf-8")
-    with pytest.raises(ScoreError, match="has not logged a perplexity"):
-        measure.collect(tmp_path, log, "test")
-
-
 # --- recipes
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("metric: sacrebleu\n" + with_flag("task: masked_lm"), r":5: no measure for the task masked_lm: there are "),
         ("metric: sacrebleu\n" + BASE.replace(", target: en", ""), r"data needs the key 'target'"),
+        ("metric: probing\n" + BASE, "metric probing needs probing: pre-"),
         (CLASSIFY + "generate:\n  beam: 5\n", r":7: generate: beam changes nothing: the task is sentence_prediction"),
     ],
 )
 def test_recipes_without_a_measure(text: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=message) as caught:
+    with pytest.raises(RecipeError, match=message):
         measures.measure_of(load(tmp_path, text))
-    assert "\n" not in str(caught.value)
-
-
-def test_commands(tmp_path: Path) -> None:
-    run = fake_run(load(tmp_path, CLASSIFY), tmp_path, "transformer_diffwin_classifier_tiny")
-    assert "--source-lang" not in super(type(run), run).train_argv()
-    words = " ".join(super(type(run), run).measure_argv())
-    assert f"checkpoints/checkpoint_best.pt --gen-subset test --predictions {run.folder}/generating/" in words
-    assert not run.folder.exists()
 
 
 # --- several test sets
 
 
-def write_translations(folder: Path, texts: list[str]) -> None:
+def write_translations(folder: Path, text: str) -> None:
     """Write what fairseq-generate would leave of two test sets."""
     folder.mkdir()
     for subset in ("test", "test1"):
-        lines = [f"S-{n}\tx\nH-{n}\t-0.1\t{text}\n" for n, text in enumerate(texts)]
-        (folder / f"generate-{subset}.txt").write_text("".join(lines) + "Generate test with beam=2: BLEU4 = 1\n")
+        write_output(folder / f"generate-{subset}.txt", [text] * 4)
 
 
 def test_each_test_set_and_their_mean(tmp_path: Path) -> None:
     text = BASE.replace("target: en", "target: en, tests: {MT03: test, MT04: test1}")
     ours, base = (fake_run(load(tmp_path, text), tmp_path, name) for name in ("ours", "base"))
-    lines = {"test": "a b c d e f".split(), "test1": "a b c d e x".split()}
+    lines = {"test": "a b c d e f", "test1": "a b c d e x"}
     for kind in ("raw", "tok"):
         (ours.data.folder / kind).mkdir(parents=True)
-        for subset, words in lines.items():
-            write_lines(ours.data.folder / kind / f"{subset}.en", [" ".join(words)] * 4)
-    write_translations(ours.folder, [" ".join(lines["test"])] * 4)
-    write_translations(base.folder, [" ".join(lines["test1"])] * 4)
+        for subset, line in lines.items():
+            write_lines(ours.data.folder / kind / f"{subset}.en", [line] * 4)
+    write_translations(ours.folder, lines["test"])
+    write_translations(base.folder, lines["test1"])
     found = {m.metric: m for m in ours.measurements(base)}
     assert set(found) == {f"{of}/{m}" for of in ("MT03", "MT04", "average") for m in ("tokenised_bleu", "sacrebleu")}
     first, second, mean = (found[f"{of}/sacrebleu"] for of in ("MT03", "MT04", "average"))
@@ -162,7 +115,7 @@ def test_translations_of_sources_with_phrases(tmp_path: Path) -> None:
     assert given == [False, True]
     (run.data.folder / "raw").mkdir(parents=True)
     write_lines(run.data.folder / "raw" / "test.en", ["a b c d e"] * 4)
-    write_translations(run.folder, ["a b c d e"] * 4)
+    write_translations(run.folder, "a b c d e")
     assert [each.metric for each in run.measurements(None)] == ["sacrebleu"]
     (run.folder / "train.json.log").write_text('{"valid_tag_accuracy": "61.5"}')
     assert run.measurements(None)[1:] == [Measurement("tag_accuracy", 61.5)]
@@ -181,26 +134,17 @@ def test_what_is_wanted_of_the_training(tmp_path: Path) -> None:
 # --- of rows
 
 
-def test_the_measure_follows_metric_and_task(tmp_path: Path) -> None:
-    found = {}
-    for name, text in {
-        "bleu": "metric: tokenised_bleu\n",
-        "mean": "metric: average/multi_bleu\n",
-        "rouge": "metric: rouge1\n",
-        "lead": "metric: rouge1\nlead: 3\n",
-        "length": "metric: bleu_by_length\n",
-        "ngram": "metric: bleu_by_ngram\n",
-        "locality": "metric: locality\n",
-        "probing": "metric: probing\nprobing: scratch\n",
-    }.items():
-        found[name] = type(measures.measure_of(load(tmp_path, text + BASE))).__name__
-    assert found == {
-        "bleu": "Translation", "mean": "Translation", "rouge": "Summarization", "lead": "Lead", "length": "ByLength",
-        "ngram": "ByNgram", "locality": "Locality", "probing": "Probing",
-    }  # fmt: skip
-    for metric, message in (("", "metric must be one of"), ("metric: probing\n", "metric probing needs probing: pre-")):
-        with pytest.raises(RecipeError, match=message):
-            measures.measure_of(load(tmp_path, metric + BASE))
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("metric: average/multi_bleu", measures.Translation),
+        ("metric: rouge1\nlead: 3", measures.Lead),
+        ("metric: bleu_by_ngram", measures.ByNgram),
+        ("metric: probing\nprobing: scratch", measures.Probing),
+    ],
+)
+def test_the_measure_follows_the_metric(text: str, kind: type[measures.Measure], tmp_path: Path) -> None:
+    assert type(measures.measure_of(load(tmp_path, f"{text}\n{BASE}"))) is kind
 
 
 def test_locality_is_that_of_mask_attention_where_there_is_some(tmp_path: Path) -> None:
@@ -231,17 +175,12 @@ def test_probing_has_its_mean(tmp_path: Path) -> None:
         measures.Probing().measurements(run, None)
 
 
-@pytest.mark.parametrize("sentences", [2, 3])
-def test_as_many_leading_sentences_as_the_recipe_says(sentences: int, tmp_path: Path) -> None:
-    for name, text in {
-        "raw/test.a.sentences": "one x . two y . three z . four",
-        "tok/test.b": "one x . two y .",
-    }.items():
+def test_as_many_leading_sentences_as_the_recipe_says(tmp_path: Path) -> None:
+    for name, text in (("raw/test.a.sentences", "one x . two y . three z . four"), ("tok/test.b", "one x . two y .")):
         (tmp_path / name).parent.mkdir()
-        (tmp_path / name).write_text(text + "\n")
-    run: Any = SimpleNamespace(data=Prepared(tmp_path, "a", "b"), recipe=SimpleNamespace(lead=sentences))
-    found = {m.metric: m.score for m in measures.Lead().measurements(run, None)}
-    assert (found["rouge1"] == pytest.approx(100)) == (sentences == 2)
+        write_lines(tmp_path / name, [text])
+    run: Any = SimpleNamespace(data=Prepared(tmp_path, "a", "b"), recipe=SimpleNamespace(lead=2))
+    assert measures.Lead().measurements(run, None)[0].score == pytest.approx(100)
 
 
 def test_trees_of_probing_have_several_names(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import random
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sacrebleu
@@ -47,21 +48,7 @@ def bleu_of(output: Path, test: TestSet, metric: str = "sacrebleu", baseline: Pa
 
 @pytest.fixture
 def test_set(tmp_path: Path) -> TestSet:
-    reference = tmp_path / "test.en"
-    reference.write_text("\n".join(REFERENCES) + "\n", encoding="utf-8")
-    return TestSet([reference], "en")
-
-
-def test_bleu_is_sacrebleu_on_detokenised_text(tmp_path: Path, test_set: TestSet) -> None:
-    order = list(range(len(TOKENS)))
-    random.Random(1).shuffle(order)
-    output = write_output(tmp_path / "out.txt", TOKENS, order)
-    assert test_set.hypotheses(output) == DETOKENISED
-    found = bleu_of(output, test_set)
-    expected = sacrebleu.corpus_bleu(DETOKENISED, [REFERENCES])
-    assert found.score == pytest.approx(expected.score, abs=1e-9)
-    assert 20 < found.score < 90
-    assert found.signature.startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+    return TestSet([write_lines(tmp_path / "test.en", REFERENCES)], "en")
 
 
 def test_chrf_is_sacrebleus(tmp_path: Path, test_set: TestSet) -> None:
@@ -83,19 +70,6 @@ def test_chrf_is_sacrebleus(tmp_path: Path, test_set: TestSet) -> None:
     assert chrf(outputs[:1], test_set, [tmp_path / "kept.npz"])[0].difference is None
 
 
-@pytest.mark.parametrize(
-    ("bpe", "line", "expected"),
-    [
-        ("subword_nmt", "a ru@@ nn@@ ing dog", "a running dog"),
-        ("sentencepiece", "\u2581a \u2581run ning \u2581dog", "a running dog"),
-        ("wordpiece", "a run ##ning dog , # #1 dog ##s", "a running dog , # #1 dogs"),
-        ("none", "a ru@@ nning dog", "a ru@@ nning dog"),
-    ],
-)
-def test_remove_bpe(bpe: str, line: str, expected: str) -> None:
-    assert remove_bpe(line, bpe) == expected
-
-
 def test_pieces_of_raw_text_are_text(tmp_path: Path) -> None:
     """A perfect output has 100, with text that detokenisation would change; in tokens it is detokenised as usual."""
     lines = ["he didn 't pay 20 $ per kg .", "rock 'n' roll & more"] * 4
@@ -108,22 +82,6 @@ def test_pieces_of_raw_text_are_text(tmp_path: Path) -> None:
     assert replace(of_text, tokenised=[reference]).hypotheses(output) == lines
     of_tokens = replace(of_text, tokenised=[write_lines(tmp_path / "tok.en", [line.upper() for line in lines])])
     assert of_tokens.hypotheses(output) == detokenise(lines, "en") != lines
-
-
-def test_counts_of_another_text_are_refused(tmp_path: Path) -> None:
-    """Counts of detokenised output are not compared with those of pieces that are text."""
-    lines = ["he didn 't care .", "it was cold , and wet ."] * 4
-    reference = write_lines(tmp_path / "test.en", lines)
-    detokenised = TestSet([reference], "en", "none")
-    keep_counts(write_output(tmp_path / "out.txt", lines), detokenised, tmp_path / "kept.npz")
-    pieces = write_output(tmp_path / "pieces.txt", [" ".join("\u2581" + w for w in line.split()) for line in lines])
-    with pytest.raises(ScoreError, match=r"kept\.npz: sacrebleu is counted by .*, and here by .*output:text"):
-        translation(pieces, TestSet([reference], "en", "sentencepiece"), tmp_path / "kept.npz")
-
-
-def significance_of(system: list[str], baseline: list[str], references: list[str]) -> tuple[float, float]:
-    counter = Counter([references])
-    return paired_bootstrap(counter.counts(system), counter.counts(baseline), counter.bleu, samples=1000)
 
 
 @pytest.mark.parametrize(("language", "lowercase", "several"), [("en", True, False), ("de", False, True)])
@@ -159,6 +117,7 @@ def test_counts_of_other_rules_or_references(tmp_path: Path, test_set: TestSet) 
         (test_set, TestSet([longer], "en")),
         (two, replace(two, reference_length="shortest")),
         (two, replace(two, paths=[*test_set.paths, changed])),
+        (replace(test_set, bpe="none"), replace(test_set, bpe="sentencepiece")),  # of detokenised text, and of pieces
     ):
         keep_counts(output, counted, kept)
         assert translation(kept, counted) == translation(output, counted)
@@ -177,56 +136,57 @@ def test_counts_that_are_damaged(tmp_path: Path, test_set: TestSet) -> None:
     keep_counts(output, test_set, kept)
     data, expected = kept.read_bytes(), translation(kept, test_set)
     flipped = [data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :] for at in range(0, len(data), 17)]
-    refused = 0
+    refused = []
     for broken in (*flipped, b"", data[:100], data[:-30], b"no archive"):
         kept.write_bytes(broken)
         try:
             assert translation(kept, test_set) == expected
         except ScoreError as error:
-            assert "\n" not in str(error) and str(error).startswith(f"{kept}: ")
-            refused += 1
-    assert refused > len(flipped) / 2
-    against = ("--reference", test_set.paths[0], "--baseline")
-    assert_one_line(run_score(output, *against, kept), "kept.npz: no file of counts, or a damaged one")
-    assert_one_line(run_score(output, *against, tmp_path / "none.npz"), "none.npz: cannot be read")
+            refused.append(str(error))
+    assert len(refused) > len(flipped) / 2
+    assert all(said.startswith(f"{kept}: ") and "\n" not in said for said in refused)
+    done = run_score(output, "--reference", test_set.paths[0], "--baseline", tmp_path / "none.npz")
+    assert_one_line(done, "none.npz: cannot be read")
 
 
-def test_command(tmp_path: Path, test_set: TestSet) -> None:
-    output = write_output(tmp_path / "out.txt", TOKENS)
+def test_bleu_is_sacrebleu_on_detokenised_text(tmp_path: Path, test_set: TestSet) -> None:
+    """In whatever order the output has its sentences; the command says it as text and as JSON."""
+    order = random.Random(1).sample(range(len(TOKENS)), len(TOKENS))
+    output = write_output(tmp_path / "out.txt", TOKENS, order)
     baseline = write_output(tmp_path / "base.txt", [line.replace("a", "the") for line in TOKENS])
-    done = run_score(output, "--reference", test_set.paths[0], "--baseline", baseline, "--json")
-    report = json.loads(done.stdout)
-    expected = bleu_of(output, test_set, baseline=baseline)
-    assert report["output"] == [str(output)] and report["measurements"][0] == asdict(expected)
-    texts = [test_set.hypotheses(path) for path in (output, baseline)]
-    scores = [sacrebleu.corpus_bleu(lines, [REFERENCES]).score for lines in texts]
-    assert (expected.score, expected.difference) == pytest.approx((scores[0], scores[0] - scores[1]))
-    told = run_score(output, "--reference", test_set.paths[0], "--baseline", baseline).stdout
-    assert f"BLEU {expected.score:.2f}  {expected.signature}" in told
-    assert f"{expected.difference:+.2f}, p = {expected.p_value:.4f} by paired bootstrap (bs:1000|seed:12345)" in told
+    assert test_set.hypotheses(output) == DETOKENISED
+    words = (output, "--reference", test_set.paths[0], "--baseline", baseline)
+    report = json.loads(run_score(*words, "--json").stdout)
+    found = bleu_of(output, test_set, baseline=baseline)
+    assert report["output"] == [str(output)] and report["measurements"][0] == asdict(found)
+    expected = sacrebleu.corpus_bleu(DETOKENISED, [REFERENCES]).score
+    assert found.score == pytest.approx(expected, abs=1e-9) and 20 < expected < 90
+    assert found.signature.startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+    told = run_score(*words).stdout
+    assert f"BLEU {found.score:.2f}  {found.signature}" in told
+    assert f"{found.difference:+.2f}, p = {found.p_value:.4f} by paired bootstrap (bs:1000|seed:12345)" in told
 
 
 def test_several_seeds_are_one_test(tmp_path: Path) -> None:
     """The score is that of all outputs in a row; a sentence is resampled with all its outputs."""
     reference = write_lines(tmp_path / "test.en", REFERENCES)
     test = TestSet([reference], "en", "none")
-    texts = [[noisy(REFERENCES, rate, seed) for seed in seeds] for rate, seeds in ((0.1, (1, 2, 3)), (0.12, (4, 5, 6)))]
-    files = [
-        [write_output(tmp_path / f"{number}.{at}", lines) for at, lines in enumerate(of)]
-        for number, of in enumerate(texts)
-    ]
-    (found,) = pooled(files[0], test, files[1])
-    rows = [sum((test.hypotheses(path) for path in of), []) for of in files]
+    ours, theirs = (
+        [write_output(tmp_path / f"{rate}.{seed}", noisy(REFERENCES, rate, seed)) for seed in seeds]
+        for rate, seeds in ((0.1, (1, 2, 3)), (0.12, (4, 5, 6)))
+    )
+    (found,) = pooled(ours, test, theirs)
+    rows = [sum((test.hypotheses(path) for path in of), []) for of in (ours, theirs)]
     as_one = [sacrebleu.corpus_bleu(row, [REFERENCES * 3]).score for row in rows]
     assert found.score == pytest.approx(as_one[0])
     assert found.difference == pytest.approx(as_one[0] - as_one[1]) and found.p_value is not None
-    (again,) = pooled(files[0] * 4, test, files[1] * 4)
+    (again,) = pooled(ours * 4, test, theirs * 4)
     assert again.p_value == found.p_value > 0.01, "copies of outputs are no evidence"
-    _, many = significance_of(rows[0] * 4, rows[1] * 4, REFERENCES * 12)
+    counter = Counter([REFERENCES * 12])
+    system, baseline = (counter.counts(row * 4) for row in rows)
+    _, many = paired_bootstrap(system, baseline, counter.bleu)
     assert many < found.p_value / 10, "which they are as sentences of their own"
-    (one,), (alone, *_) = pooled(files[0][:1], test, files[1][:1]), translation(files[0][0], test, files[1][0])
-    assert (one.difference, one.p_value) == (alone.difference, alone.p_value)
-    assert pooled(files[0], test, [])[0].p_value is None
+    assert pooled(ours, test, [])[0].p_value is None
 
 
 @pytest.mark.parametrize(
@@ -234,10 +194,7 @@ def test_several_seeds_are_one_test(tmp_path: Path) -> None:
     [
         (["out"], "--metric bleu needs --reference"),
         (["out", "--metric", "accuracy", "--lowercase"], "--lowercase changes nothing with --metric accuracy"),
-        (
-            ["out", "--metric", "lead3", "--reference", "r", "--source", "s"],
-            "OUTPUT, the file to score changes nothing",
-        ),
+        (["out", "--metric", "lead3", "--reference", "r", "--source", "s"], "OUTPUT, the file to score changes"),
         (["out", "--metric", "rouge", "--reference", "r", "--reference", "s"], "--metric rouge takes one --reference"),
         (["out", "--reference", "r", "--source", "s"], "--source changes nothing without --by-length"),
         (["a", "b", "--reference", "r", "--by-ngram"], "--by-length and --by-ngram take one output"),
@@ -246,15 +203,15 @@ def test_several_seeds_are_one_test(tmp_path: Path) -> None:
         (["a", "b", "a", "--reference", "r"], "a: is given twice"),
     ],
 )
-def test_arguments_that_do_not_go_together(
-    args: list[str], message: str, capsys: pytest.CaptureFixture, tmp_path: Path
-) -> None:
+def test_arguments_that_do_not_go_together(args: list[str], message: str, capsys: pytest.CaptureFixture) -> None:
     assert score.main(args) == 2
     told = capsys.readouterr()
     assert told.out == "" and told.err.startswith(f"score: {message}") and told.err.count("\n") == 1
 
 
 # --- accuracy and perplexity
+
+COUNTED = "x | Evaluated 1,234 tokens in 1.0s"
 
 
 def test_accuracy(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -272,14 +229,31 @@ def test_accuracy(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
 
 
 def test_perplexity(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    log = tmp_path / "log"
-    log.write_text("x | Evaluated 1,234 tokens in 1.0s\nx | Loss (base 2): 5.5000, Perplexity: 45.25\n", "utf-8")
+    log = write_lines(tmp_path / "log", [COUNTED, "x | Loss (base 2): 5.5000, Perplexity: 45.25"])
     base = write_lines(tmp_path / "base.json", ['{"tokens": 1234, "loss": 6.0}'])
     assert score.main([str(log), "--metric", "perplexity", "--baseline", str(base), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["measurements"][0]
-    assert found["metric"] == "perplexity" and found["score"] == pytest.approx(2**5.5)
+    (found,) = json.loads(capsys.readouterr().out)["measurements"]
+    assert found["signature"] == "tokens:1234|loss:5.5000" and found["score"] == pytest.approx(2**5.5)
     assert found["difference"] == pytest.approx(2**5.5 - 64) and found["p_value"] is None
-    for text, message in (("{}\n", "not JSON with tokens and loss"), ("half a log\n", "has not logged a perplexity")):
-        base.write_text(text, "utf-8")
-        assert score.main([str(base), "--metric", "perplexity"]) == 2
-        assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("metric", "text", "message"),
+    [
+        ("accuracy", "0\t0\n1 0\n", "scored:2: not label, tab, prediction"),
+        ("accuracy", "", "scored: is empty"),
+        ("accuracy", None, "scored: cannot be read"),
+        ("perplexity", "{}\n", "scored: not JSON with tokens and loss"),
+        ("perplexity", COUNTED, "scored: fairseq-eval-lm has not logged a perplexity"),
+        (
+            "perplexity",
+            f"{COUNTED}\nx | Loss (base 2): nan, Perplexity: nan\n",
+            "scored: the loss is nan: the training",
+        ),
+    ],
+)
+def test_broken_predictions_and_logs(metric: str, text: str | None, message: str, tmp_path: Path, capsys: Any) -> None:
+    if text is not None:
+        (tmp_path / "scored").write_text(text, "utf-8")
+    assert score.main([str(tmp_path / "scored"), "--metric", metric]) == 2
+    assert message in capsys.readouterr().err

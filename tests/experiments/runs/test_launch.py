@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -17,7 +16,7 @@ import torch
 from experiments.recipes import recipe
 from experiments.runs import launch, worker
 from experiments.system import environment
-from support.paths import ROOT
+from support.engine.runs import torchrun
 from support.recipes import BASE, write
 
 PAPER = BASE.replace("  max_tokens: 600\n", "  max_tokens: 4096\n  update_freq: [3]\n") + "gpus: 8\n"
@@ -31,7 +30,6 @@ def paper(tmp_path: Path) -> recipe.Recipe:
 @pytest.mark.parametrize(
     ("gpus", "nodes", "most", "size", "update_freq"),
     [
-        (8, 1, None, 4096, 3),
         (8, 3, None, 4096, 1),
         (8, 6, None, 2048, 1),  # more than the paper's tokens are for: each has fewer
         (5, 1, None, 3932, 5),  # 98,304 tokens do not divide by 5
@@ -60,18 +58,12 @@ def test_gpus_that_a_batch_fills(paper: recipe.Recipe, tmp_path: Path) -> None:
     small = recipe.load_recipe(write(tmp_path, BASE.replace("max_tokens: 600", "max_tokens: 512") + "gpus: 8\n"))
     assert gpus(small) == 1
     sentences = recipe.load_recipe(write(tmp_path, BASE.replace("max_tokens: 600", "batch_size: 96")))
-    assert gpus(sentences) == 3
+    assert gpus(sentences) == 3 and launch.batch_of(sentences, launch.Launch(gpus=2)) == (48, 1)
+    with pytest.raises(recipe.RecipeError, match="128 processes, but a batch has 96 sentences"):
+        launch.batch_of(sentences, launch.Launch(gpus=128))
     assert launch.Launch(gpus=64).fitted(small).gpus == 64  # asked for
     found = launch.Launch(gpus=2, devices=("4", "5"), fit=True).fitted(small)
     assert (found.gpus, found.devices) == (1, ("4",))
-
-
-def test_sentences_are_divided_as_well(tmp_path: Path) -> None:
-    text = BASE.replace("max_tokens: 600", "batch_size: 32") + "gpus: 1\n"
-    found = launch.batch_of(recipe.load_recipe(write(tmp_path, text)), launch.Launch(gpus=2))
-    assert found == (16, 1)
-    with pytest.raises(recipe.RecipeError, match="64 processes, but a batch has 32"):
-        launch.batch_of(recipe.load_recipe(write(tmp_path, text)), launch.Launch(gpus=64))
 
 
 def test_flags_of_the_machine(paper: recipe.Recipe) -> None:
@@ -100,25 +92,8 @@ def test_flags_of_the_machine(paper: recipe.Recipe) -> None:
         assert "localattn_graphs" not in without.train
 
 
-def test_commands() -> None:
-    assert launch.Launch().command(Path("e"))[1:] == ["-m", "fairseq_cli.train"]
-    several = launch.Launch(gpus=4).command(Path("e"))
-    assert several[1:8] == "-m torch.distributed.run --nproc-per-node 4 --log-dir e --standalone".split()
-    nodes = launch.Launch(gpus=8, nodes=2, rendezvous="first:29500").command(Path("e"))
-    meet = "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint first:29500"
-    assert " ".join(nodes[1:-1]) == f"-m torch.distributed.run --nproc-per-node 8 --log-dir e {meet}"
-    assert several[-1] == nodes[-1] == str(ROOT / "scripts" / "train_worker.py")
-    of_job = launch.Launch(gpus=8, nodes=2, rendezvous="first:29500", srun=True).command(Path("e"))
-    assert " ".join(of_job[: -len(nodes)]) == "srun --nodes 2 --ntasks 2 --ntasks-per-node 1 --kill-on-bad-exit=1"
-
-
-def test_gpus_of_a_lane() -> None:
-    lane = launch.Launch(gpus=2, devices=("2", "3"))
-    assert lane.environment() == {"CUDA_VISIBLE_DEVICES": "2,3"}
-    assert lane.environment(train=False) == {"CUDA_VISIBLE_DEVICES": "2"}
+def test_without_devices_the_gpus_are_those_of_the_environment() -> None:
     assert launch.Launch().environment() == launch.Launch().environment(train=False) == {}
-    cpu = launch.Launch(cpu=True)  # fairseq would count GPUs all the same
-    assert cpu.environment() == cpu.environment(train=False) == {"CUDA_VISIBLE_DEVICES": ""}
 
 
 def test_precision_by_hardware() -> None:
@@ -154,37 +129,32 @@ def test_worker_ends_the_exchange(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not torch.distributed.is_initialized()
 
 
+WRITES = """
+import os, time
+def cli_main():
+    open("worker" + os.environ["RANK"], "w").write(str(os.getpid()))
+    time.sleep(120)
+"""
+
+
+def alive(files: list[Path]) -> list[str]:
+    """Return the states of the processes whose numbers stand in these files, but for zombies."""
+    listed = ["ps", "-o", "stat=", "-p", ",".join(path.read_text() for path in files)]
+    return [state for state in subprocess.run(listed, capture_output=True, text=True).stdout.split() if state[0] != "Z"]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")
 @pytest.mark.slow
 def test_killed_torchrun_leaves_no_worker(tmp_path: Path) -> None:
     """A second start would meet workers that still train into the same folder."""
-    module = tmp_path / "fairseq_cli"
-    module.mkdir()
-    (module / "__init__.py").write_text("")
-    (module / "train.py").write_text(
-        "import os, time\n"
-        "def cli_main():\n"
-        f"    open({str(tmp_path)!r} + '/worker' + os.environ['RANK'], 'w').write(str(os.getpid()))\n"
-        "    time.sleep(120)\n"
-    )
-    words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", str(launch.WORKER)]
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1"}
-    torchrun = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    words, environment = torchrun(tmp_path, WRITES)
+    begun = subprocess.Popen(words, env=environment, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     files = [tmp_path / f"worker{rank}" for rank in (0, 1)]
     deadline = time.monotonic() + 120
     while not all(path.exists() and path.read_text() for path in files) and time.monotonic() < deadline:
         time.sleep(0.2)
-    pids = [int(path.read_text()) for path in files]
-    torchrun.kill()
-    torchrun.wait()
-    while any(_alive(pid) for pid in pids) and time.monotonic() < deadline:
+    begun.kill()
+    begun.wait()
+    while (left := alive(files)) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert not any(_alive(pid) for pid in pids)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
+    assert not left

@@ -72,15 +72,14 @@ def test_a_damaged_stamp_of_the_code(loaded: Recipe, tmp_path: Path) -> None:
 def test_what_is_there(tmp_path: Path) -> None:
     path = tmp_path / "s.json"
     write_stamp(path, {"updates": 3, "speed": 1.5})
+    with pytest.raises(ValueError, match="not JSON compliant"):  # what would be read as damage is not written
+        write_stamp(path, {"speed": float("nan")})
     assert read_stamp(path, "speed") == {"updates": 3, "speed": 1.5} and read_stamp(path, "more") is None
-    assert read_stamp(tmp_path / "none.json") is None
     for content in DAMAGED:
         path.write_bytes(content)
         assert read_stamp(path) is None, content[:9]
-    for value in (float("nan"), float("inf")):  # what would be read as damage is not written
-        with pytest.raises(ValueError, match="not JSON compliant"):
-            write_stamp(tmp_path / "new.json", {"speed": value})
-    assert not (tmp_path / "new.json").exists()
+    path.unlink()
+    assert read_stamp(path) is None
 
 
 def test_a_stamp_that_cannot_be_read(loaded: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,42 +3,37 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from experiments.runs.launch import Launch
 from experiments.system.processes import Job, JobFailed, first_error, stop_all
-from support.paths import ROOT
+from support.engine.runs import torchrun
 
 OWN = "fairseq_localattn: train.en.bin: sentence 3: damaged"
 CRASH = "Traceback (most recent call last):\nRuntimeError: CUDA error: an illegal memory access\nor reported later"
 TORCHRUN = "Traceback (most recent call last):\nChildFailedError:\ntrain_worker.py FAILED"
 
 
-def failure(log: Path, *said: str) -> str:
-    """Return what is said of a child that prints this and fails."""
-    code = f"import sys; print({chr(10).join(said)!r}); sys.exit(1)"
-    job = Job([sys.executable, "-S", "-c", code], log, threads=1)
-    job.process.wait()
-    with pytest.raises(JobFailed) as failed:
-        job.finished()
-    return str(failed.value)
-
-
 @pytest.mark.parametrize(
-    ("said", "line"),
+    ("said", "end", "told"),
     [
-        ((OWN, TORCHRUN), OWN),
-        (("usage: train", "train: error: no data"), "train: error: no data"),
+        (f"{OWN}\n{TORCHRUN}", "sys.exit(1)", f"^{OWN} \\(log: "),
+        ("usage: train\ntrain: error: no data", "sys.exit(1)", r"^train: error: no data \(log: "),
+        (f"train: error: before\n{CRASH}", "sys.exit(1)", r"failed with exit status 1\n(.*\n)+.*illegal memory access"),
+        ("", "os.kill(os.getpid(), 9)", "was killed by signal 9"),
     ],
 )
-def test_the_line_of_a_failed_child(said: tuple[str, ...], line: str, tmp_path: Path) -> None:
+def test_what_is_said_of_a_failed_child(said: str, end: str, told: str, tmp_path: Path) -> None:
+    """Its own line; after a traceback the end of the log."""
     (tmp_path / "log").write_text(CRASH)  # of an earlier start
-    assert failure(tmp_path / "log", *said) == f"{line} (log: {tmp_path / 'log'})"
+    code = f"import os, sys; print({said!r}); {end}"
+    job = Job([sys.executable, "-S", "-c", code], tmp_path / "log", threads=1)
+    job.process.wait()
+    with pytest.raises(JobFailed, match=told):
+        job.finished()
 
 
 def test_the_first_error_that_processes_have_recorded(tmp_path: Path) -> None:
@@ -67,28 +62,11 @@ def cli_main():
 @pytest.mark.slow
 def test_the_process_that_failed_first_is_told_by_torchruns_file(tmp_path: Path) -> None:
     """Not the one that ends because of it, whose exception may be seen at the same second."""
-    (tmp_path / "fairseq_cli").mkdir()
-    (tmp_path / "fairseq_cli" / "__init__.py").touch()
-    (tmp_path / "fairseq_cli" / "train.py").write_text(PROGRAM)
-    errors, words = tmp_path / "errors", Launch(gpus=2).command(tmp_path / "errors")
-    environment = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT / 'scripts'}{os.pathsep}{ROOT}"}
-    job = Job(words, tmp_path / "log", threads=1, environment=environment, errors=errors)
+    words, environment = torchrun(tmp_path, PROGRAM)
+    job = Job(words, tmp_path / "log", threads=1, environment=environment, errors=tmp_path / "errors")
     job.process.wait()
     with pytest.raises(JobFailed, match="^RuntimeError: CUDA error: an illegal memory access \\(log: "):
         job.finished()
-
-
-def test_a_child_that_was_killed(tmp_path: Path) -> None:
-    job = Job([sys.executable, "-S", "-c", "import time; time.sleep(60)"], tmp_path / "log", threads=1)
-    job.process.kill()
-    job.process.wait()
-    with pytest.raises(JobFailed, match="was killed by signal 9"):
-        job.finished()
-
-
-def test_a_traceback_of_a_training_of_one_process_is_shown_with_its_end(tmp_path: Path) -> None:
-    told = failure(tmp_path / "log", "train: error: before", CRASH)
-    assert "failed with exit status 1\n" in told and "illegal memory access" in told
 
 
 SAVES = """
