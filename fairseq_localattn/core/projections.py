@@ -23,9 +23,9 @@ def project_to_heads(
 ) -> list[Tensor]:
     """Apply linear layers to x, T×B×C. Returns a list of B×H×T×D, views of one product where that pays.
 
-    Joining copies the weights: it pays in training, and in decoding, where ``kept`` holds them joined from step to
-    step. (The cached keys come from the same parameters, so a change of them concerns the next decoding.) Layers that
-    do more than a product, such as those with hooks, are always called.
+    Joining copies the weights: it pays in training, and in decoding on a GPU or in 8 bits, where ``kept`` holds them
+    joined from step to step. (The cached keys come from the same parameters, so a change of them concerns the next
+    decoding.) Layers that do more than a product, such as those with hooks, are always called.
     """
     x = x.contiguous()  # the first layer's input is transposed, and would be multiplied sentence by sentence
     parts: Sequence[Tensor] | None = None

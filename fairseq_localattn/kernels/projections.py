@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 PADDING = 16  # numbers between the columns of a weight
+BLOCK = 512  # outputs of a block of a large weight
 
 
 def join(projections: Sequence[nn.Linear], heads: int) -> tuple[Tensor, Tensor | None]:
@@ -127,3 +128,16 @@ def to_column_major(x: Tensor) -> Tensor:
 def is_column_major(x: Tensor) -> bool:
     """Return whether a batch of matrices …×R×C has the layout of :func:`to_column_major`."""
     return x.dim() > 2 and x.size(-2) > 1 and x.stride(-2) == 1 and x.stride(-1) == x.size(-2)
+
+
+def in_blocks(weight: Tensor) -> list[Tensor]:
+    """Return a large weight O×C as blocks of its outputs, each a column-major copy; faster for few rows."""
+    return [to_column_major(block) for block in weight.split(BLOCK)]
+
+
+def linear_by_blocks(x: Tensor, blocks: Sequence[Tensor]) -> Tensor:
+    """Multiply rows R×C by a weight in :func:`in_blocks`. Returns R×O."""
+    out = x.new_empty(len(x), sum(map(len, blocks)))
+    for block, part in zip(blocks, out.split(BLOCK, dim=1), strict=True):
+        torch.mm(x, block.T, out=part)
+    return out
