@@ -9,7 +9,6 @@ sentences and heads lie at equal steps, in queries as in the cache N×B×H×D, a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -21,7 +20,7 @@ from .decoding import Buffer, IncrementalState, KeyCache
 from .steps import AttentionSteps
 
 LEAST = 16  # columns below which nothing is gained by dropping some
-GROWTH = 3  # room of a cache that grows, in columns that it has; a system gives it no memory before it is used
+GROWTH = 2  # room of a cache that grows, in columns that it has
 
 
 class BeamState(IncrementalState):
@@ -95,14 +94,12 @@ class Paths:
         """Return R×H×1×D as P×B×H×D."""
         return x[:, :, 0].unflatten(0, (-1, self.sentences))
 
-    def scores(self, queries: Sequence[Tensor], keys: Sequence[Tensor], scaling: float) -> Tensor:
-        """Return the scaled scores n×R×H×1×S of n kinds of queries, R×H×1×D, and keys, N×B×H×D, for each path."""
-        found = keys[0].new_empty(len(queries), *keys[0].shape[1:3], len(self.places), self.columns)
-        for out, q, k in zip(found.flatten(1, 2), queries, keys, strict=True):
-            rows = self.fold(q).flatten(1, 2).transpose(0, 1)
-            torch.baddbmm(out, rows, k.flatten(1, 2).permute(1, 2, 0), beta=0, alpha=scaling, out=out)
-        by_path = found.permute(0, 3, 1, 2, 4)
-        return by_path.gather(-1, self._of_heads(by_path)).flatten(1, 2).unsqueeze(3)
+    def scores(self, q: Tensor, keys: Tensor, scaling: float) -> Tensor:
+        """Return the scaled scores R×H×1×S of queries R×H×1×D and keys N×B×H×D, for each path those of its words."""
+        queries, columns = self.fold(q).flatten(1, 2).transpose(0, 1), keys.flatten(1, 2).permute(1, 2, 0)
+        found = torch.baddbmm(q.new_empty(()), queries, columns, beta=0, alpha=scaling)
+        by_path = found.unflatten(0, keys.shape[1:3]).permute(2, 0, 1, 3)
+        return by_path.gather(-1, self._of_heads(by_path)).flatten(0, 1).unsqueeze(2)
 
     def weighted_sum(self, weights: Tensor, values: Tensor) -> Tensor:
         """Multiply the weights of each path's words, R×H×1×S, by values N×B×H×D. Returns R×H×1×D."""
@@ -113,7 +110,7 @@ class Paths:
         return attended.unflatten(0, whole.shape[:2]).permute(2, 0, 1, 3).flatten(0, 1).unsqueeze(2)
 
     def _of_heads(self, x: Tensor) -> Tensor:
-        """Return the places for each head of x, …×P×B×H×N: …×P×B×H×S."""
+        """Return the places for each head of x, P×B×H×N: P×B×H×S."""
         return self.places.unsqueeze(2).expand(*x.shape[:-1], -1)
 
 
@@ -126,7 +123,7 @@ def attend_along(
     values, *keys = _stored(cache, paths, new, state)
     stems = [name.removesuffix("k_proj") for name in extra]
     queries = [call.q, *(call.extra[f"{stem}q_proj"] for stem in stems)]
-    scores, *others = paths.scores(queries, keys, attention.scaling)
+    scores, *others = (paths.scores(q, k, attention.scaling) for q, k in zip(queries, keys, strict=True))
     call = call.with_extra({f"{stem}scores": x for stem, x in zip(stems, others, strict=True)})
     call = call.with_extra(attention.prepare(call))
     frame, bias, device = call.frame, attention.score_bias(call), call.q.device

@@ -96,11 +96,12 @@ def _attend(
     if q.dtype == torch.bfloat16 and not torch.is_grad_enabled():  # cached keys would be converted in every step
         return _attend_in_steps(q, k, v, hidden=hidden, bias=bias, scaling=scaling, dropout=dropout)
     with torch.autocast(q.device.type, enabled=False):
-        factors = (x.to(at_least_fp32(x.dtype)) for x in (q, k, v))
+        wide_q, wide_k, wide_v = (x.to(at_least_fp32(x.dtype)) for x in (q, k, v))
         if torch.is_grad_enabled():
-            attended, weights = _Attention.apply(*factors, hidden, bias, scaling, dropout)
+            attended, weights = _Attention.apply(wide_q, wide_k, wide_v, hidden, bias, scaling, dropout)
         else:
-            attended, weights, *_ = _forward(*factors, hidden, bias, scaling=scaling, dropout=dropout)
+            found = _forward(wide_q, wide_k, wide_v, hidden, bias, scaling=scaling, dropout=dropout)
+            attended, weights = found[:2]
     return attended.to(v.dtype), weights
 
 
