@@ -100,13 +100,13 @@ def _attend(
         if torch.is_grad_enabled():
             attended, weights = _Attention.apply(wide_q, wide_k, wide_v, hidden, bias, scaling, dropout)
         else:
-            found = _forward(wide_q, wide_k, wide_v, hidden, bias, scaling=scaling, dropout=dropout)
-            attended, weights = found[:2]
+            options: dict[str, Any] = {"hidden": hidden, "bias": bias, "scaling": scaling, "dropout": dropout}
+            attended, weights, *_ = _forward(wide_q, wide_k, wide_v, **options)
     return attended.to(v.dtype), weights
 
 
 def _forward(
-    q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None, bias: Tensor | None, *, scaling: float, dropout: float
+    q: Tensor, k: Tensor, v: Tensor, *, hidden: Tensor | None, bias: Tensor | None, scaling: float, dropout: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Return :func:`_attend`, the weights before dropout, G×T×S, and the factors of the dropout, or None."""
     groups = q.shape[:2]
@@ -328,7 +328,8 @@ class _Attention(torch.autograd.Function):
         scaling: float,
         dropout: float,
     ) -> tuple[Tensor, Tensor]:
-        attended, kept, weights, factors = _forward(q, k, v, hidden, bias, scaling=scaling, dropout=dropout)
+        options: dict[str, Any] = {"hidden": hidden, "bias": bias, "scaling": scaling, "dropout": dropout}
+        attended, kept, weights, factors = _forward(q, k, v, **options)
         groups = q.shape[:2]
         # Views, not copies: the projections lay sentences and heads out at equal steps.
         ctx.save_for_backward(*(x.flatten(0, 1) for x in (q, k, v)), weights, factors)
