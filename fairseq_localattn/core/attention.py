@@ -46,7 +46,7 @@ from ..kernels.masks import Frame
 from .call import Call
 from .decoding import Buffer, IncrementalState, KeyCache, beam_copies, cached, cached_length
 from .flexible import chosen_way
-from .paths import BeamState, Paths, attend_along, keep_columns
+from .paths import BeamState, Paths, attend_along, follow
 from .projections import project_to_heads
 from .steps import AttentionSteps
 
@@ -216,7 +216,8 @@ class LocalAttention(AttentionSteps):
         offset = k.size(2) - length if self.self_attention else 0
         frame = Frame(length, k.size(2), offset, key_padding_mask=key_padding_mask, attn_mask=attn_mask)
         need = need_weights or need_head_weights
-        attended, weights = self._attend_beams(Call(frame, query, q=q, k=k, v=v, extra=extra), need)
+        call = Call(frame, query, q=q, k=k, v=v, extra=extra)
+        attended, weights = self._attend_beams(call, need, by_hypothesis=isinstance(incremental_state, BeamState))
         output = self._from_heads(attended)
         if not need or weights is None:
             return output, None
@@ -235,8 +236,11 @@ class LocalAttention(AttentionSteps):
             return attended, None
         return self.attend_and_clear(call, need_weights)
 
-    def _attend_beams(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        """Call ``attend``; where the hypotheses of a beam share keys, treat them as more queries of one sentence."""
+    def _attend_beams(self, call: Call, need_weights: bool, *, by_hypothesis: bool) -> tuple[Tensor, Tensor | None]:
+        """Call ``attend``; where the hypotheses of a beam share keys, treat them as more queries of one sentence.
+
+        Their rows stand sentence by sentence, or ``by_hypothesis``.
+        """
         sentences, rows = call.k.size(0), call.q.size(0)
         if 0 in (rows, call.q.size(2), call.k.size(2)):  # no sentences, queries or keys
             return call.q * 0, call.q.new_zeros(*call.q.shape[:3], call.k.size(2)) if need_weights else None
@@ -244,17 +248,25 @@ class LocalAttention(AttentionSteps):
             return self.attend_heads(call, need_weights)
         beam, length = rows // sentences, call.frame.query_length
 
-        def fold(x: Tensor) -> Tensor:
-            return x.unflatten(0, (sentences, beam)).transpose(1, 2).flatten(2, 3)  # B×H×(beam·T)×D
+        def by_beam(x: Tensor) -> Tensor:  # (B·P)×… → B×P×…
+            return (
+                x.unflatten(0, (beam, sentences)).transpose(0, 1)
+                if by_hypothesis
+                else x.unflatten(0, (sentences, beam))
+            )
 
-        query = call.query.view(length, sentences, beam, -1).permute(2, 0, 1, 3).flatten(0, 1)  # (beam·T)×B×C
+        def fold(x: Tensor) -> Tensor:
+            return by_beam(x).transpose(1, 2).flatten(2, 3)  # B×H×(beam·T)×D
+
+        query = by_beam(call.query.transpose(0, 1)).flatten(1, 2).transpose(0, 1)  # (beam·T)×B×C
         frame = replace(call.frame, query_length=beam * length)
         call = call.with_extra({name: fold(call.extra[name]) for name in self.extra_queries})
         call = replace(call, frame=frame, query=query, q=fold(call.q))
         attended, weights = self.attend_and_clear(call, need_weights)
 
         def unfold(x: Tensor) -> Tensor:
-            return x.unflatten(2, (beam, length)).transpose(1, 2).flatten(0, 1)
+            x = x.unflatten(2, (beam, length)).transpose(1, 2)  # B×P×H×T×…
+            return (x.transpose(0, 1) if by_hypothesis else x).flatten(0, 1)
 
         return unfold(attended), None if weights is None else unfold(weights)
 
@@ -295,9 +307,9 @@ class LocalAttention(AttentionSteps):
             return state.paths
         return None
 
-    def keep_columns(self, state: IncrementalState, columns: Tensor) -> None:
-        """Keep the columns B×M of the cache alone, in this order."""
-        keep_columns(self.cache, state, columns)
+    def follow(self, state: IncrementalState, sentences: Tensor | None, columns: Tensor | None) -> None:
+        """Keep of the cache these sentences and these columns B×M alone, in this order; all where None."""
+        follow(self.cache, state, sentences, columns)
 
     def set_beam_size(self, beam_size: int) -> None:
         """Set how often sentences are repeated in cross-attention; called by fairseq's sequence generator."""

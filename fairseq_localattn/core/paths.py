@@ -3,7 +3,8 @@
 A word that was ever in the beam is a *column* of its sentence's cache. A hypothesis is a path: the columns of its
 words. Following the beam reorders paths alone, which all layers share.
 
-Shapes: B sentences, P hypotheses of each, N columns, S words of a path; R = B·P rows, sentence by sentence.
+Shapes: B sentences, P hypotheses of each, N columns, S words of a path; R = P·B rows, hypothesis by hypothesis. So
+sentences and heads lie at equal steps, in queries as in the cache N×B×H×D, and a product over them copies neither.
 """
 
 from __future__ import annotations
@@ -13,14 +14,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..kernels.dense import scaled_scores
-from ..kernels.masks import hidden_and_bias, join_masks, lowest_score, normalise
-from ..kernels.passes import is_shared, shared
+from ..kernels.masks import hidden_and_bias, join_masks, normalise
 from .call import Call
 from .decoding import Buffer, IncrementalState, KeyCache
 from .steps import AttentionSteps
 
 LEAST = 16  # columns below which nothing is gained by dropping some
+GROWTH = 2  # room of a cache that grows, in columns that it has
 
 
 class BeamState(IncrementalState):
@@ -32,7 +32,7 @@ class BeamState(IncrementalState):
     def begin_step(self, tokens: Tensor) -> None:
         """Add the newest words, R, to the paths; each layer fills their columns. In the first step each is a path."""
         if self.paths is None:
-            self.paths = Paths(torch.empty(len(tokens), 1, 0, dtype=torch.long, device=tokens.device), columns=0)
+            self.paths = Paths(torch.empty(1, len(tokens), 0, dtype=torch.long, device=tokens.device), columns=0)
         self.paths = self.paths.longer()
 
     def reorder(self, rows: Tensor, sentences: int) -> Tensor | None:
@@ -50,7 +50,7 @@ class BeamState(IncrementalState):
 
 @dataclass(frozen=True)
 class Paths:
-    """The columns of the words of each hypothesis, ``places`` B×P×S, among the ``columns`` that are there."""
+    """The columns of the words of each hypothesis, ``places`` P×B×S, among the ``columns`` that are there."""
 
     places: Tensor
     columns: int
@@ -60,121 +60,113 @@ class Paths:
         """S, the words of each path."""
         return self.places.size(2)
 
+    @property
+    def sentences(self) -> int:
+        """B."""
+        return self.places.size(1)
+
     def longer(self) -> Paths:
         """Return the paths with one more word each, in columns of their own."""
-        sentences, count, _ = self.places.shape
+        count = self.places.size(0)
         new = torch.arange(self.columns, self.columns + count, device=self.places.device)
-        added = new[:, None].expand(sentences, count, 1)
+        added = new[:, None, None].expand(-1, self.sentences, -1)
         return Paths(torch.cat([self.places, added], dim=2), self.columns + count)
 
     def reordered(self, rows: Tensor, sentences: int) -> Paths:
         """Return the paths of the former ``rows``."""
-        return Paths(self.places.flatten(0, 1).index_select(0, rows).unflatten(0, (sentences, -1)), self.columns)
+        return Paths(self.places.flatten(0, 1).index_select(0, rows).unflatten(0, (-1, sentences)), self.columns)
 
     def compact(self) -> tuple[Paths, Tensor | None]:
         """Return the paths among the columns that are on one, and these columns B×M in ascending order.
 
         A sentence with fewer of them than others keeps some more. None, and the same paths, where few would be dropped.
         """
-        live = torch.zeros(self.places.size(0), self.columns, dtype=torch.bool, device=self.places.device)
-        live.scatter_(1, self.places.flatten(1), True)
+        live = torch.zeros(self.sentences, self.columns, dtype=torch.bool, device=self.places.device)
+        live.scatter_(1, self.places.transpose(0, 1).flatten(1), True)
         count = int(live.sum(1).amax())
         if 4 * count > 3 * self.columns:
             return self, None
         kept = live.byte().sort(dim=1, descending=True, stable=True).indices[:, :count]
-        places = (live.cumsum(1) - 1).gather(1, self.places.flatten(1)).view_as(self.places)
-        return Paths(places, count), kept
+        moved = (live.cumsum(1) - 1).expand(self.places.size(0), -1, -1)
+        return Paths(moved.gather(2, self.places), count), kept
 
     def fold(self, x: Tensor) -> Tensor:
-        """Return R×H×1×… as B×H×P×…; what is the same for all rows stays as it is."""
-        if x.dim() < 4 or x.size(0) == 1:
-            return x
-        return x[:, :, 0].unflatten(0, self.places.shape[:2]).transpose(1, 2)
+        """Return R×H×1×D as P×B×H×D."""
+        return x[:, :, 0].unflatten(0, (-1, self.sentences))
 
-    def unfold(self, x: Tensor) -> Tensor:
-        """Return B×H×P×… as R×H×1×…."""
-        return x.transpose(1, 2).flatten(0, 1).unsqueeze(2)
+    def scores(self, q: Tensor, keys: Tensor, scaling: float) -> Tensor:
+        """Return the scaled scores R×H×1×S of queries R×H×1×D and keys N×B×H×D, for each path those of its words."""
+        queries, columns = self.fold(q).flatten(1, 2).transpose(0, 1), keys.flatten(1, 2).permute(1, 2, 0)
+        found = torch.baddbmm(q.new_empty(()), queries, columns, beta=0, alpha=scaling)
+        by_path = found.unflatten(0, keys.shape[1:3]).permute(2, 0, 1, 3)
+        return by_path.gather(-1, self._of_heads(by_path)).flatten(0, 1).unsqueeze(2)
 
-    def spread(self, x: Tensor | None, heads: int, fill: float, *, like: Tensor) -> Tensor:
-        """Return (B·H)×P×N from what paths have, broadcastable to B×H×P×S, None for 0; other columns have ``fill``."""
-        sentences, count, _ = self.places.shape
-        found, index = like.new_full((sentences, heads, count, self.columns), fill), self._of_heads(heads)
-        found = found.scatter_(-1, index, 0.0) if x is None else found.scatter_(-1, index, x.expand(index.shape))
-        return found.flatten(0, 1)
+    def weighted_sum(self, weights: Tensor, values: Tensor) -> Tensor:
+        """Multiply the weights of each path's words, R×H×1×S, by values N×B×H×D. Returns R×H×1×D."""
+        whole = weights.new_zeros(*values.shape[1:3], len(self.places), self.columns)
+        by_path = whole.permute(2, 0, 1, 3)
+        by_path.scatter_(-1, self._of_heads(by_path), self.fold(weights))
+        attended = torch.bmm(whole.flatten(0, 1).to(values.dtype), values.flatten(1, 2).transpose(0, 1))
+        return attended.unflatten(0, whole.shape[:2]).permute(2, 0, 1, 3).flatten(0, 1).unsqueeze(2)
 
-    def gather(self, x: Tensor) -> Tensor:
-        """Return what paths have, B×H×P×S, of B×H×P×N."""
-        return x.gather(-1, self._of_heads(x.size(1)))
-
-    def _of_heads(self, heads: int) -> Tensor:
-        return self.places[:, None].expand(-1, heads, -1, -1)
+    def _of_heads(self, x: Tensor) -> Tensor:
+        """Return the places for each head of x, P×B×H×N: P×B×H×S."""
+        return self.places.unsqueeze(2).expand(*x.shape[:-1], -1)
 
 
 def attend_along(
     attention: AttentionSteps, paths: Paths, call: Call, *, cache: KeyCache, state: IncrementalState
 ) -> Tensor:
     """Store the key and the value of the newest word of each path, and attend to all words; R×H×1×D."""
-    names, new = attention.extra_keys, {"keys": call.k, "values": call.v}
-    if names:
-        new["extra"] = torch.cat([call.extra[name] for name in names], dim=1)
-    keys, values, *extra = _stored(cache, paths, new, state)
-    if names:
-        call = call.with_extra(_extra_scores(attention, paths, call, keys=extra[0]))
+    extra = attention.extra_keys
+    new = {"values": call.v, "keys": call.k, **{name: call.extra[name] for name in extra}}
+    values, *keys = _stored(cache, paths, new, state)
+    stems = [name.removesuffix("k_proj") for name in extra]
+    queries = [call.q, *(call.extra[f"{stem}q_proj"] for stem in stems)]
+    scores, *others = (paths.scores(q, k, attention.scaling) for q, k in zip(queries, keys, strict=True))
+    call = call.with_extra({f"{stem}scores": x for stem, x in zip(stems, others, strict=True)})
     call = call.with_extra(attention.prepare(call))
-    frame, q, bias = call.frame, call.q, attention.score_bias(call)
-    mask = join_masks(*hidden_and_bias(frame, attention.hidden_keys(frame, q.device), bias, q.dtype), q.dtype)
-    groups, lowest = keys.shape[:2], lowest_score(q.dtype)
-
-    def spread() -> Tensor:
-        return paths.spread(None if mask is None else paths.fold(mask), groups[1], lowest, like=q)
-
-    added = shared(spread, "along paths", groups[1], mask) if is_shared(mask) else spread()
-    queries = paths.fold(q).flatten(0, 1)
-    scores = torch.baddbmm(added, queries, keys.flatten(0, 1).transpose(1, 2), alpha=attention.scaling)
-    weights = normalise(scores)
+    frame, bias, device = call.frame, attention.score_bias(call), call.q.device
+    mask = join_masks(*hidden_and_bias(frame, attention.hidden_keys(frame, device), bias, scores.dtype), scores.dtype)
+    weights = normalise(scores if mask is None else scores.add_(mask))
     if attention.has("reweight"):
-        own = paths.unfold(paths.gather(weights.unflatten(0, groups)))
-        weights = paths.spread(paths.fold(attention.reweight(own, call)), groups[1], 0.0, like=weights)
-    attended = torch.bmm(weights.to(values.dtype), values.flatten(0, 1)).unflatten(0, groups)
-    attended = paths.unfold(attended)
-    if attention.has("add_values"):
-        attended = attention.add_values(attended, paths.unfold(paths.gather(weights.unflatten(0, groups))), call)
-    return attended
-
-
-def _extra_scores(attention: AttentionSteps, paths: Paths, call: Call, *, keys: Tensor) -> dict[str, Tensor]:
-    """Return the scores R×H×1×S of extra keys, B×nH×N×D of all columns: of ``a_k_proj`` those named ``a_scores``."""
-    stems = [name.removesuffix("k_proj") for name in attention.extra_keys]
-    queries = torch.cat([paths.fold(call.extra[f"{stem}q_proj"]) for stem in stems], dim=1)
-    scores = paths.unfold(paths.gather(scaled_scores(queries, keys, attention.scaling)))
-    return {f"{stem}scores": x for stem, x in zip(stems, scores.chunk(len(stems), dim=1), strict=True)}
+        weights = attention.reweight(weights, call)
+    attended = paths.weighted_sum(weights, values)
+    return attention.add_values(attended, weights, call) if attention.has("add_values") else attended
 
 
 def _stored(cache: KeyCache, paths: Paths, added: dict[str, Tensor], state: IncrementalState) -> list[Tensor]:
-    """Return the keys, the values and whatever else is ``added``, B×H×N×D each, of all columns."""
+    """Return whatever is ``added``, R×H×1×D each, with that of former steps, N×B×H×D."""
     found, end, buffer = [], paths.columns, cache.read(state)
     stored: Buffer = {}
     for name, x in added.items():
         new = paths.fold(x)
-        first, whole = end - new.size(2), buffer.get(name)
-        if whole is None or whole.size(2) < end:
-            larger = x.new_empty(*new.shape[:2], max(2 * end, LEAST), new.size(3))
+        first, whole = end - len(new), buffer.get(name)
+        if whole is None or len(whole) < end:
+            larger = x.new_empty(max(GROWTH * end, LEAST), *new.shape[1:])
             if whole is not None:
-                larger[:, :, :first] = whole[:, :, :first]
+                larger[:first] = whole[:first]
             whole = larger
-        whole[:, :, first:end] = new
+        whole[first:end] = new
         stored[name] = whole
-        found.append(whole[:, :, :end])
+        found.append(whole[:end])
     cache.write(state, stored)
     return found
 
 
-def keep_columns(cache: KeyCache, state: IncrementalState, columns: Tensor) -> None:
-    """Keep the columns B×M of a cache alone, in this order."""
+def follow(cache: KeyCache, state: IncrementalState, sentences: Tensor | None, columns: Tensor | None) -> None:
+    """Keep the cache of ``sentences`` alone, of all if None, and of ``columns`` B×M alone, in this order."""
     buffer = cache.read(state)
     for name, whole in buffer.items():
         assert whole is not None
-        sentences, heads, room, _ = whole.shape
-        groups = torch.arange(sentences * heads, device=whole.device).view(sentences, heads, 1) * room
-        rows = (groups + columns[:, None]).flatten()
-        buffer[name] = whole.flatten(0, 2).index_select(0, rows).unflatten(0, (sentences, heads, -1))
+        if columns is not None:
+            before, kept = whole.size(1), sentences
+            if kept is None:
+                kept = torch.arange(before, device=whole.device)
+            rows = (columns * before + kept[:, None]).T.flatten()
+            larger = whole.new_empty(GROWTH * columns.size(1), len(kept), *whole.shape[2:])
+            out = larger[: columns.size(1)].flatten(0, 1).flatten(1)
+            torch.index_select(whole.flatten(0, 1).flatten(1), 0, rows, out=out)
+            buffer[name] = larger
+        elif sentences is not None:
+            buffer[name] = whole.index_select(1, sentences)

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..kernels.projections import join_for_decoding, project_at_once, project_jointly, to_column_major
+from ..kernels.projections import join, project_at_once, project_jointly, to_column_major
 from .hooks import is_plain
 
 
@@ -23,9 +23,9 @@ def project_to_heads(
 ) -> list[Tensor]:
     """Apply linear layers to x, T×B×C. Returns a list of B×H×T×D, views of one product where that pays.
 
-    Joining copies the weights: it pays in training, and in decoding, where ``kept`` holds them joined from step to
-    step. (The cached keys come from the same parameters, so a change of them concerns the next decoding.) Layers that
-    do more than a product, such as those with hooks, are always called.
+    Joining copies the weights: it pays in training, and in decoding on a GPU or in 8 bits, where ``kept`` holds them
+    joined from step to step. (The cached keys come from the same parameters, so a change of them concerns the next
+    decoding.) Layers that do more than a product, such as those with hooks, are always called.
     """
     x = x.contiguous()  # the first layer's input is transposed, and would be multiplied sentence by sentence
     parts: Sequence[Tensor] | None = None
@@ -36,8 +36,8 @@ def project_to_heads(
                     parts = project_at_once(x, projections, heads)
             elif not (x.size(0) == 1 and torch.is_grad_enabled()):
                 parts = project_jointly(x, projections, heads)
-        elif kept is not None and not torch.is_grad_enabled():
-            joined = _joined(projections, heads, kept, join_for_decoding)
+        elif kept is not None and x.device.type != "cpu" and not torch.is_grad_enabled():
+            joined = _joined(projections, heads, kept, join)
             parts = F.linear(x, *joined).unflatten(-1, (heads, len(projections), -1)).unbind(3)
     elif kept is not None and not torch.is_grad_enabled() and all(hasattr(each, "joined") for each in projections):
         whole: Any = projections[0]  # a layer that joins others of its kind, such as those of 8 bits

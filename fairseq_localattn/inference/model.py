@@ -16,9 +16,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..core.decoding import IncrementalState
+from ..core.hooks import is_plain
 from ..core.paths import BeamState, Paths
 from ..grammar.layers import LayerBuilder, named_sublayers
 from ..kernels.passes import forward_pass, may_read, view_of
+from ..kernels.projections import in_blocks, linear_by_blocks
 from ..mechanisms.phrasal import MultiGranularityAttention
 from ..mechanisms.phrase_memory.partition import partition_of_batch
 from .dictionary import PAD
@@ -130,7 +132,8 @@ class Layer(nn.Module):
         Args:
             x: T×B×C; in decoding one position.
             padding: B×T, True = padding; None in decoding.
-            memory: in a decoder, the encoder's output; of B sentences, or of B / n if each has n hypotheses in x.
+            memory: in a decoder, the encoder's output; of B sentences, or of B / n if each has n hypotheses in x, which
+                stand hypothesis by hypothesis.
             state: the state of decoding; None in an encoder.
         """
         for kind, name, norm_name, _ in self.sublayers:
@@ -193,23 +196,30 @@ class Decoder(_Stack):
         self.layer_norm = nn.LayerNorm(sizes.decoder.embed_dim) if sizes.decoder.final_norm else None
         self.output_projection = nn.Linear(sizes.decoder.embed_dim, words, bias=False)
         self._joined: IncrementalState = {}
-        # The weights that were joined: what tells them from others, and themselves, so that none takes their memory.
-        self._joined_of: tuple[list[Hashable], list[Tensor]] = [], []
+        self._columns: list[Tensor] = []  # of the output projection
+        # The weights that were laid out: what tells them from others, and themselves, so that none takes their memory.
+        self._laid_out: tuple[list[Hashable], list[Tensor]] = [], []
 
     def start(self) -> BeamState:
-        """Return the state of a new decoding, with the joined weights of earlier ones while no weight changes."""
-        weights = [*self.layers.parameters(), *self.layers.buffers()]
+        """Return the state of a new decoding, with weights laid out for an earlier one while none of them changes."""
+        output = self.output_projection
+        weights = [*self.layers.parameters(), *self.layers.buffers(), *output.parameters()]
         views = [view_of(x) for x in weights]
-        if views != self._joined_of[0]:
-            self._joined, self._joined_of = {}, (views, [x.detach() for x in weights])
+        if views != self._laid_out[0]:
+            self._joined, self._laid_out = {}, (views, [x.detach() for x in weights])
+            by_blocks = is_plain(output) and output.weight.device.type == "cpu" and output.weight.dtype == torch.float
+            self._columns = in_blocks(output.weight.detach()) if by_blocks else []
         return BeamState(self._joined)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is copied and pickled: all but the joined weights."""
-        return {**self.__dict__, "_joined": {}, "_joined_of": ([], [])}
+        """Return what is copied and pickled: all but the weights that were laid out."""
+        return {**self.__dict__, "_joined": {}, "_columns": [], "_laid_out": ([], [])}
 
     def forward(self, tokens: Tensor, step: int | Tensor, memory: Memory, state: IncrementalState) -> Tensor:
-        """Return the logits B×V after the tokens B at position ``step``, from 0, for the decoding of ``state``."""
+        """Return the logits R×V after the tokens R at position ``step``, from 0, for the decoding of ``state``.
+
+        Rows of several hypotheses of each sentence stand hypothesis by hypothesis.
+        """
         if isinstance(state, BeamState):
             state.begin_step(tokens)
         x = self.embed(tokens[:, None], PAD + 1 + step).transpose(0, 1)
@@ -219,23 +229,24 @@ class Decoder(_Stack):
         if not self._joined:
             self._joined = {name: kept for name, kept in state.items() if name.endswith("projections")}
         x = x[0] if self.layer_norm is None else self.layer_norm(x[0])
-        return self.output_projection(x)
+        by_blocks = self._columns and isinstance(state, BeamState) and not torch.is_grad_enabled()
+        return linear_by_blocks(x, self._columns) if by_blocks else self.output_projection(x)
 
     def reorder(self, state: BeamState, rows: Tensor, sentences: Tensor | None) -> None:
         """Let row r of the state become the former row ``rows[r]``; of each sentence's keys, as ``sentences`` says."""
-        count = len(sentences) if sentences is not None else cast(Paths, state.paths).places.size(0)
+        count = len(sentences) if sentences is not None else cast(Paths, state.paths).sentences
         columns = state.reorder(rows, count)
         for layer in self.layers:
             for kind, name, _, _ in layer.sublayers:  # type: ignore[union-attr]
                 if kind == "ffn":
                     continue
                 module = getattr(layer, name)
-                follows = kind not in ("conv", "cross") and module.paths_of(state) is not None
-                order = sentences if follows or kind == "cross" else rows
-                if order is not None:
-                    module.reorder_incremental_state(state, order)
-                if follows and columns is not None:
-                    module.keep_columns(state, columns)
+                if kind not in ("conv", "cross") and module.paths_of(state) is not None:
+                    module.follow(state, sentences, columns)
+                elif kind != "cross":
+                    module.reorder_incremental_state(state, rows)
+                elif sentences is not None:
+                    module.reorder_incremental_state(state, sentences)
 
 
 class Model(nn.Module):

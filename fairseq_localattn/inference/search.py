@@ -112,7 +112,11 @@ def search(
 
 
 class _Search:
-    """The search of one batch of B sentences; a row of a hypothesis is sentence·beam + its place in the beam."""
+    """The search of one batch of B sentences.
+
+    What is kept of a hypothesis has the row sentence·beam + its place in the beam. The decoder's rows are those of
+    sentences in the batch, hypothesis by hypothesis: see :mod:`core.paths`.
+    """
 
     def __init__(self, model: Model, tokens: Tensor, options: Options, longest: int) -> None:
         self.decoder, self.options, self.longest = model.decoder, options, longest
@@ -134,7 +138,7 @@ class _Search:
         for step in range(self.longest + 1):
             logits = self.decoder(words, step, memory, state).float()
             logits, normaliser = self._prepare(logits, step, None if prefix is None else prefix[alive])
-            base = (scores - normaliser).view(-1, places)
+            base = (scores - normaliser).view(places, -1).T
             best, words, place = self._sample(logits, base) if self.options.sampling else _best(logits, base, 2 * beam)
             ends = words.eq(EOS) & best.ne(-torch.inf)
             ends[:, :beam] &= ~ignored
@@ -152,10 +156,11 @@ class _Search:
             order = torch.arange(ends.size(1), device=self.device) + ends.size(1) * ends
             order, chosen = order.topk(beam, dim=1, largest=False)
             ignored = order >= ends.size(1)
-            words, scores = words.gather(1, chosen).flatten(), best.gather(1, chosen).flatten()
-            self._keep(words, scores, parents.gather(1, chosen).flatten(), alive=alive)
+            words, best = words.gather(1, chosen), best.gather(1, chosen)
+            self._keep(words, best, parents.gather(1, chosen), alive=alive)
+            words, scores = words.T.flatten(), best.T.flatten()
             sentences = torch.arange(len(alive), device=self.device) if kept is None else kept
-            rows = (sentences[:, None] * places + place.gather(1, chosen)).flatten()
+            rows = (place.gather(1, chosen).T * base.size(0) + sentences).flatten()
             if len(rows) != len(logits) or not torch.equal(rows, torch.arange(len(rows), device=self.device)):
                 self.decoder.reorder(state, rows, kept)
             places = beam
@@ -173,7 +178,7 @@ class _Search:
         if step >= self.longest:
             _only(logits, torch.full_like(normaliser, EOS, dtype=torch.long), slice(None))
         elif prefix is not None and step < prefix.size(1):
-            forced = prefix[:, step].repeat_interleave(len(logits) // len(prefix))
+            forced = prefix[:, step].repeat(len(logits) // len(prefix))
             _only(logits, forced, forced.ne(PAD))
         elif step < options.min_len:
             logits[:, EOS] = -torch.inf
@@ -182,6 +187,7 @@ class _Search:
     def _sample(self, logits: Tensor, base: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Draw the next word of each row. Returns sums of scores, words and places in the beam, B×beam each."""
         options, (sentences, places) = self.options, base.shape
+        logits = logits.unflatten(0, (places, sentences)).transpose(0, 1).flatten(0, 1)
         found, words = logits, None
         if options.sampling_topk > 0:
             found, words = logits.topk(min(options.sampling_topk, logits.size(1)), dim=1)
@@ -211,10 +217,11 @@ class _Search:
         return counts == self.options.beam
 
     def _keep(self, words: Tensor, scores: Tensor, parents: Tensor, *, alive: Tensor) -> None:
-        """Store what a step chose, at the rows of ``alive`` sentences."""
+        """Store what a step chose for ``alive`` sentences, sentences×beam."""
         rows = (alive[:, None] * self.options.beam + torch.arange(self.options.beam, device=self.device)).flatten()
         size = self.scores.numel()
-        self.steps.append(_Step(*(x.new_zeros(size).index_copy_(0, rows, x) for x in (words, scores, parents))))
+        new = words, scores, parents
+        self.steps.append(_Step(*(x.new_zeros(size).index_copy_(0, rows, x.flatten()) for x in new)))
 
     def _hypotheses(self) -> list[list[Hypothesis]]:
         """Follow all hypotheses back from their ends."""
@@ -257,22 +264,24 @@ def _best(logits: Tensor, base: Tensor, count: int) -> tuple[Tensor, Tensor, Ten
     The best word of each :data:`CHUNK` is found first. Only words of the best chunks are compared with each other.
 
     Args:
-        logits: (sentences·places)×V.
+        logits: (places·sentences)×V.
         base: sentences×places, for all words of a row.
     """
-    places, size = base.size(1), logits.size(1)
+    (sentences, places), size = base.shape, logits.size(1)
     chunks, rest = divmod(size, CHUNK)
     if chunks * places < 2 * count:
-        best, at = (logits.view(-1, places, size) + base[..., None]).flatten(1).topk(count)
+        best, at = (logits.view(places, -1, size).transpose(0, 1) + base[..., None]).flatten(1).topk(count)
         return best, at % size, at // size
     highest = logits[:, : chunks * CHUNK].unflatten(1, (chunks, CHUNK)).amax(-1)
     if rest:
         highest = torch.cat([highest, logits[:, -rest:].amax(-1, keepdim=True)], dim=1)
         chunks += 1
-    chosen = (highest.view(-1, places, chunks) + base[..., None]).flatten(1).topk(count, sorted=False).indices
+    highest = highest.view(places, -1, chunks).transpose(0, 1) + base[..., None]
+    chosen = highest.flatten(1).topk(count, sorted=False).indices
     place, words = chosen // chunks, (chosen % chunks)[..., None] * CHUNK + torch.arange(CHUNK, device=logits.device)
     inside, words = words < size, words.clamp(max=size - 1)
-    values = logits.view(-1, places * size).gather(1, (place[..., None] * size + words).flatten(1)).view(words.shape)
+    rows = place * sentences + torch.arange(sentences, device=logits.device)[:, None]
+    values = logits.take(rows[..., None] * size + words)
     values = (values + base.gather(1, place)[..., None]).masked_fill(~inside, -torch.inf)
     best, at = values.flatten(1).topk(count)
     return best, words.flatten(1).gather(1, at), place.gather(1, at // CHUNK)

@@ -96,9 +96,34 @@ def _attend(
     if q.dtype == torch.bfloat16 and not torch.is_grad_enabled():  # cached keys would be converted in every step
         return _attend_in_steps(q, k, v, hidden=hidden, bias=bias, scaling=scaling, dropout=dropout)
     with torch.autocast(q.device.type, enabled=False):
-        factors = (x.to(at_least_fp32(x.dtype)) for x in (q, k, v))
-        attended, weights = _Attention.apply(*factors, hidden, bias, scaling, dropout)
+        wide_q, wide_k, wide_v = (x.to(at_least_fp32(x.dtype)) for x in (q, k, v))
+        if torch.is_grad_enabled():
+            attended, weights = _Attention.apply(wide_q, wide_k, wide_v, hidden, bias, scaling, dropout)
+        else:
+            options: dict[str, Any] = {"hidden": hidden, "bias": bias, "scaling": scaling, "dropout": dropout}
+            attended, weights, *_ = _forward(wide_q, wide_k, wide_v, **options)
     return attended.to(v.dtype), weights
+
+
+def _forward(
+    q: Tensor, k: Tensor, v: Tensor, *, hidden: Tensor | None, bias: Tensor | None, scaling: float, dropout: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Return :func:`_attend`, the weights before dropout, G×T×S, and the factors of the dropout, or None."""
+    groups = q.shape[:2]
+    scores = _scores(q.flatten(0, 1), k.flatten(0, 1), scaling)
+    if bias is not None:
+        scores.unflatten(0, groups).add_(bias)
+    mask = join_masks(hidden, None, scores.dtype)
+    if mask is not None:
+        # Adding the lowest score rounds an ordinary score away: equal to setting it, and faster.
+        scores.unflatten(0, groups).add_(mask)
+        if bias is not None and not bias.requires_grad:  # an attn_mask, which may hide the same key
+            scores.clamp_(min=lowest_score(scores.dtype))
+    weights = torch.softmax(scores, dim=-1, out=scores)
+    factors = dropout_factors(weights, dropout) if dropout else None
+    kept = weights if factors is None else weights * factors
+    attended = torch.bmm(kept, v.flatten(0, 1)).unflatten(0, groups)
+    return attended, kept.unflatten(0, groups), weights, factors
 
 
 def _attend_in_steps(
@@ -303,26 +328,15 @@ class _Attention(torch.autograd.Function):
         scaling: float,
         dropout: float,
     ) -> tuple[Tensor, Tensor]:
+        options: dict[str, Any] = {"hidden": hidden, "bias": bias, "scaling": scaling, "dropout": dropout}
+        attended, kept, weights, factors = _forward(q, k, v, **options)
         groups = q.shape[:2]
         # Views, not copies: the projections lay sentences and heads out at equal steps.
-        q, k, v = q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
-        scores = _scores(q, k, scaling)
-        if bias is not None:
-            scores.unflatten(0, groups).add_(bias)
-        if hidden is not None:
-            # Adding the lowest score rounds an ordinary score away: equal to setting it, and faster.
-            lowest = torch.zeros(hidden.shape, dtype=scores.dtype, device=scores.device)
-            scores.unflatten(0, groups).add_(lowest.masked_fill_(hidden, lowest_score(scores.dtype)))
-            if bias is not None and not bias.requires_grad:  # an attn_mask, which may hide the same key
-                scores.clamp_(min=lowest_score(scores.dtype))
-        weights = torch.softmax(scores, dim=-1, out=scores)
-        factors = dropout_factors(weights, dropout) if dropout else None
-        ctx.save_for_backward(q, k, v, weights, factors)
+        ctx.save_for_backward(*(x.flatten(0, 1) for x in (q, k, v)), weights, factors)
         ctx.scaling, ctx.groups = scaling, groups
         ctx.bias = (bias.shape, bias.dtype) if bias is not None and bias.requires_grad else None
         ctx.set_materialize_grads(False)
-        kept = weights if factors is None else weights * factors
-        return torch.bmm(kept, v).unflatten(0, groups), kept.unflatten(0, groups)
+        return attended, kept
 
     @staticmethod
     @custom_bwd(device_type="cpu")  # without autocast, as the forward pass

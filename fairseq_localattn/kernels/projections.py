@@ -10,6 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+PADDING = 16  # numbers between the columns of a weight
+BLOCK = 512  # outputs of a block of a large weight
+
 
 def join(projections: Sequence[nn.Linear], heads: int) -> tuple[Tensor, Tensor | None]:
     """Copy the parameters of n projections C → heads·D into one weight (heads·n·D)×C and one bias (or None).
@@ -116,7 +119,10 @@ def to_column_major(x: Tensor) -> Tensor:
 
     Applied to a layer's weight, and to cached keys …×S×D, which a few queries read at every step of decoding.
     """
-    return x.transpose(-1, -2).contiguous().transpose(-1, -2)
+    if x.dim() > 2:
+        return x.transpose(-1, -2).contiguous().transpose(-1, -2)
+    columns = x.new_empty(x.size(1), x.size(0) + PADDING)[:, : x.size(0)]  # at equal places of pages they were slower
+    return columns.copy_(x.T).T
 
 
 def is_column_major(x: Tensor) -> bool:
@@ -124,7 +130,14 @@ def is_column_major(x: Tensor) -> bool:
     return x.dim() > 2 and x.size(-2) > 1 and x.stride(-2) == 1 and x.stride(-1) == x.size(-2)
 
 
-def join_for_decoding(projections: Sequence[nn.Linear], heads: int) -> tuple[Tensor, Tensor | None]:
-    """Return :func:`join` of the projections; on a CPU the weight is column-major, for the few rows of each step."""
-    weight, bias = join(projections, heads)
-    return to_column_major(weight) if weight.device.type == "cpu" else weight, bias
+def in_blocks(weight: Tensor) -> list[Tensor]:
+    """Return a large weight O×C as blocks of its outputs, each a column-major copy; faster for few rows."""
+    return [to_column_major(block) for block in weight.split(BLOCK)]
+
+
+def linear_by_blocks(x: Tensor, blocks: Sequence[Tensor]) -> Tensor:
+    """Multiply rows R×C by a weight in :func:`in_blocks`. Returns R×O."""
+    out = x.new_empty(len(x), sum(map(len, blocks)))
+    for block, part in zip(blocks, out.split(BLOCK, dim=1), strict=True):
+        torch.mm(x, block.T, out=part)
+    return out

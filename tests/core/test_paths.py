@@ -40,9 +40,9 @@ def decoded(module: LocalAttention, state: IncrementalState) -> Tensor:
     for step in range(4):
         if isinstance(state, BeamState):
             state.begin_step(torch.zeros(4 if step else 2))
-        here = x[step : step + 1] if step else x[:1, ::2]
+        here = x[step : step + 1] if step else x[:1, :2]
         found.append(module(here, here, here, incremental_state=state, need_weights=False)[0])
-        order = torch.tensor([1, 0, 3, 3] if step else [0, 0, 1, 1])
+        order = torch.tensor([2, 3, 0, 3] if step else [0, 1, 0, 1])
         if isinstance(state, BeamState):
             state.reorder(order, 2)
         if not isinstance(state, BeamState) or module.paths_of(state) is None:

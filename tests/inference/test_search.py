@@ -135,7 +135,7 @@ def test_the_best_words_are_found_by_chunks(words: int, places: int) -> None:
     logits = torch.randn(3 * places, words, generator=generator)
     base = torch.randn(3, places, generator=generator)
     best, word, place = _best(logits, base, 10)
-    flat = (logits.view(3, places, words) + base[..., None]).flatten(1)
+    flat = (logits.view(places, 3, words).transpose(0, 1) + base[..., None]).flatten(1)
     assert torch.equal(best, flat.topk(10).values)
     assert torch.equal(flat.gather(1, place * words + word), best)
 
