@@ -1,4 +1,4 @@
-"""Joint projections: values and gradients against single ones."""
+"""Joint projections: values and gradients against single ones; weights laid out for few rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fairseq_localattn.kernels.projections import project_at_once, project_jointly
+from fairseq_localattn.kernels.projections import (
+    BLOCK,
+    in_blocks,
+    linear_by_blocks,
+    project_at_once,
+    project_jointly,
+)
 
 
 @pytest.mark.parametrize("project", [project_jointly, project_at_once])
@@ -34,3 +40,12 @@ def test_joint_projections_have_the_gradients_of_single_ones(
     # An unused output has a gradient of 0.
     (by_unused,) = torch.autograd.grad(project(x, projections, 2)[0].sum(), [projections[2].weight])
     assert (by_unused == 0).all()
+
+
+@pytest.mark.parametrize("outputs", [40, 2 * BLOCK, 2 * BLOCK + 7])
+def test_a_weight_in_blocks(outputs: int) -> None:
+    weight, x = torch.randn(outputs, 24), torch.randn(5, 24)
+    blocks = in_blocks(weight)
+    assert torch.equal(torch.cat(blocks), weight)
+    assert all(block.stride(0) == 1 and block.stride(1) * block.element_size() % 4096 for block in blocks)
+    torch.testing.assert_close(linear_by_blocks(x, blocks), x @ weight.T)
