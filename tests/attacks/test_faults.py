@@ -43,9 +43,6 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     return made
 
 
-# --- outputs that cannot be written
-
-
 @pytest.fixture
 def full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder in which nothing can be written, also not by root."""
@@ -112,9 +109,6 @@ def test_of_a_training(full: Path, data: Path) -> None:
     one_line(fairseq("train", *words, check=False), "fairseq_localattn: --save-dir ")
 
 
-# --- every write of a table
-
-
 def state_of(bench: Bench) -> list[dict[str, str]]:
     """Return the lines of the results; and assert that what a failure has left is whole."""
     assert not left_over(bench.root)
@@ -162,9 +156,6 @@ def test_writes_of_a_table(lasting: bool, every: bool, bench: Bench, monkeypatch
         assert state_of(bench) == expected, where
 
 
-# --- every write of saving
-
-
 def training(data: Path, folder: Path) -> Done:
     saved = {"save_interval_updates": 2, "keep_interval_updates": 2}
     return fairseq("train", *train_flags(data, ARCH, folder, 6, **saved), check=False)
@@ -203,9 +194,6 @@ def test_writes_of_saving(
             done = training(data, folder)
         assert done.returncode == 0, done.stderr
         assert_same_training(folder / "checkpoint_last.pt", undisturbed)
-
-
-# --- a disk that fills up
 
 
 @pytest.mark.slow

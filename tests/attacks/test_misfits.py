@@ -20,8 +20,6 @@ from support.cli import USER_DIR, call, fairseq, train_flags
 pytestmark = pytest.mark.xdist_group("attacks")  # one world serves all
 
 
-# ------------------------------------------------------------------ interactive use
-
 #: The input → what the error says; None: a line for each of the input's.
 INPUTS: dict[str, tuple[bytes, str | None]] = {
     "too long": (b"a\n\n" + b"a " * 1500 + b"\n", "given:3: 1501 tokens, and the model reads 1024: shorten or split"),
@@ -62,9 +60,6 @@ def test_sentences_in_python(sentence: Any, says: str, given: Any, world: World)
     assert model.translate(["", "a"], max_len_a=0, max_len_b=3, **given)
 
 
-# ------------------------------------------------------------------ checkpoints that do not fit
-
-
 @pytest.mark.parametrize("command", ["from_pretrained", "validate", "train --restore-file"])
 def test_a_dictionary_that_does_not_fit(command: str, world: World, tmp_path: Path) -> None:
     """Misfits of options: tests/compat/training/test_same_model.py."""
@@ -103,9 +98,6 @@ def test_a_state_of_the_optimizer_that_does_not_fit(
     done = fairseq("train", *words, check=False)
     assert_one_line(done, str(path), "--reset-optimizer")
     assert re.search(says, done.stderr)
-
-
-# ------------------------------------------------------------------ damaged data
 
 
 def put(place: int, new: bytes) -> Callable[[bytes], bytes]:

@@ -187,8 +187,6 @@ def test_models_that_it_does_not_serve(module: Module, given: dict, message: str
         function(module, q, k, v, given.pop("mask", None), **given)
 
 
-# ---------------------------------------------------------------------- in models of transformers
-
 SIZES = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 SIZES |= {"vocab_size": 40, "pad_token_id": 0}
 

@@ -95,8 +95,6 @@ def test_deep_trees_need_no_recursion():
     assert partition(read_tree(branching), 40)[-1] == [Span(1, "A")] * 40 + [Span(depth - 39, "X")]
 
 
-# ---------------------------------------------------------------- a slow reference, of the specification's words
-
 Node = tuple[str, "str | list[Node]"]
 
 

@@ -31,9 +31,6 @@ def rows(data: str, architecture: str) -> tuple[Row, Row]:
     return system, plain
 
 
-# --- its rows
-
-
 @pytest.mark.parametrize(
     ("architecture", "name", "baseline"),
     [
@@ -94,9 +91,6 @@ def test_text_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture) -> None
     assert all(f" --max-update {plain.stated.flag('train', 'max_update')} " in line for line in commands[::2])
 
 
-# --- what it refuses
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -137,9 +131,6 @@ def test_mistakes_end_in_one_line(options: list[str], message: str, capfd: pytes
     assert quickstart.main(["--dry-run", *options]) == 2
     error = capfd.readouterr().err
     assert error.startswith(f"quickstart: error: {message}") and error.count("\n") == 1
-
-
-# --- for real
 
 
 def processes_of(folder: Path) -> list[str]:
@@ -204,9 +195,6 @@ def test_killed_quick_start_continues_and_reports(bench: Bench) -> None:
     assert text.count("already finished") == 2 and "Example 5" in text and "trained and decoded" not in text
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert (out / "summary.json").read_bytes() == summary
-
-
-# --- interpreters and environments
 
 
 @pytest.mark.parametrize("name", ["table.py", "quickstart.py", "score.py"])

@@ -15,8 +15,6 @@ from support.tables.bench import CHECKPOINTS, TABLE_1, Bench
 
 pytestmark = pytest.mark.usefixtures("fake_trainings")
 
-# --- what is trained
-
 
 def test_rows_are_measured_and_then_kept(bench: Bench, capsys: pytest.CaptureFixture) -> None:
     assert bench.run("table1", "--seeds", "1,2") == 0

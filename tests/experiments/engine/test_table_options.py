@@ -13,9 +13,6 @@ from experiments.engine import table
 from experiments.recipes.tables import find_table
 from support.tables.bench import TABLE_1, Bench
 
-# --- launches
-
-
 CPU, ALONE = (1, None, "fp32", False), (1, None, "fp32", True)  # speeds are those of one at a time
 
 
@@ -107,9 +104,6 @@ def test_a_gpu_trains_what_the_recipes_train_on_a_cpu(bench: Bench, capsys: pyte
         assert ("--cpu" in text) == ("estimated" in text) == (not options)
         assert ("--bf16" in text) == (options == ["--gpu"])
     assert runs[0] == runs[1] == runs[2] != []
-
-
-# --- dry runs and mistakes
 
 
 def test_dry_run_of_seeds_and_rows(bench: Bench, capsys: pytest.CaptureFixture) -> None:

@@ -31,9 +31,6 @@ TABLES = [
 ]
 
 
-# --- scripts
-
-
 def test_each_table_of_a_paper_has_its_script() -> None:
     """It is a door: it starts table.py or figure.py on its table, with what it is given, and holds nothing else."""
     doors = {(paper, name): "table" for paper in PAPERS for name in tables_of(paper)}
@@ -63,9 +60,6 @@ def test_a_script_hands_on_its_words(tmp_path: Path) -> None:
     done = start("--smoke", "--rows", "a b")
     words = [str(ROOT.resolve() / "scripts/table.py"), "man", "table1", "--smoke", "--rows", "a b"]
     assert (done.returncode, done.stderr, done.stdout.splitlines()) == (0, "", words)
-
-
-# --- dry runs
 
 
 @pytest.mark.parametrize(("paper", "name", "scale"), TABLES)
@@ -107,8 +101,6 @@ def test_dry_run_shows_the_commands_of_each_row(
         assert all(f"mini_corpus.py {each} {tmp_path}/out/mini/" in text for each in corpora)
     assert f"# scored into {tmp_path}/results/{paper}/{name}.csv" in text
 
-
-# --- for real
 
 # Each kind of corpus and of measure once, and a table of each paper.
 SMOKE = [

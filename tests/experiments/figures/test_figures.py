@@ -43,9 +43,6 @@ def system(key: str, *lines: Line) -> scores.System:
     return scores.System(row, find_table(paper, name).recipe(row, "small"), lines)
 
 
-# --- pictures of scores
-
-
 def test_bleu_by_length() -> None:
     """A line a system, of the means; a group of too few sentences is left out; a seed is a dot."""
     bins = ("bleu_0_10", "bleu_10_20", "bleu_30_40", "bleu_50")
@@ -91,9 +88,6 @@ def test_gaps_by_order_of_the_ngrams() -> None:
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("N-gram", "Gap of BLEU")
     with pytest.raises(scores.ScoreError, match="no row has a difference to its baseline yet"):
         scores.draw("csan/fig3", [plain])
-
-
-# --- the command
 
 
 def arguments(bench: Bench, name: str) -> list[str]:
@@ -142,9 +136,6 @@ def test_mistakes_end_in_one_line(words: str, message: str, tmp_path: Path, caps
     assert command.main([*words.split(), "--out", str(tmp_path), "--results", str(tmp_path / "results")]) == 2
     told = capsys.readouterr().err
     assert told.startswith("figure: error: ") and message in told and told.count("\n") == 1
-
-
-# --- weights
 
 
 def test_rows_of_weights_are_there_at_each_scale() -> None:

@@ -64,9 +64,6 @@ def by_metric(measured: list[scoring.Measurement]) -> dict[str, scoring.Measurem
     return {one.metric: one for one in measured}
 
 
-# --- several references
-
-
 @pytest.mark.parametrize("length", ["closest", "shortest"])
 def test_several_references(length: str, tmp_path: Path, test_set: scoring.TestSet) -> None:
     second = [" ".join(line.split()[:-2]) + " here" * (len(line) % 3) for line in noisy(REFERENCES, 0.3, 8)]
@@ -88,8 +85,6 @@ def test_references_must_go_together(tmp_path: Path, test_set: scoring.TestSet) 
     with pytest.raises(ScoreError, match=r"other: 29 lines, but .*test.en has 30"):
         scoring.translation(output, several(test_set, other))
 
-
-# --- compounds
 
 COMPOUNDS = [
     ("a Rock-and-Roll-Sänger sang", "a Rock ##AT##-##AT## and ##AT##-##AT## Roll ##AT##-##AT## Sänger sang"),
@@ -127,20 +122,13 @@ def test_compound_bleu_of_german_and_french(tmp_path: Path, test_set: scoring.Te
 
 def test_dashes_that_the_tokenisation_has_split(tmp_path: Path) -> None:
     """With Moses' -a on both sides BLEU is that of the same text without it."""
-    found = []
+    found, raw = [], write_lines(tmp_path / "raw.de", GERMAN)
     for name, dash in (("split", " @-@ "), ("whole", "-")):
-        path, raw = (
-            write_lines(tmp_path / f"{name}.de", [line.replace("-", dash) for line in GERMAN]),
-            tmp_path / "raw.de",
-        )
-        output = write_output(tmp_path / name, [line.replace("-", dash) for line in TRANSLATED])
-        found.append(
-            scoring.translation(output, scoring.TestSet([write_lines(raw, GERMAN)], "de", "none", tokenised=[path]))
-        )
+        reference, output = ([line.replace("-", dash) for line in lines] for lines in (GERMAN, TRANSLATED))
+        test = scoring.TestSet([raw], "de", "none", tokenised=[write_lines(tmp_path / f"{name}.de", reference)])
+        found.append(scoring.translation(write_output(tmp_path / name, output), test))
     assert found[0] == found[1]
 
-
-# --- by language
 
 JAPANESE = ["彼は本を読んでいる。", "2017年にOpen MRI装置を用いた。"] * 4
 
@@ -167,9 +155,6 @@ def test_japanese_without_mecab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     output, reference = write_output(tmp_path / "out", JAPANESE), write_lines(tmp_path / "test.ja", JAPANESE)
     done = run_score(output, "--reference", reference, "--target", "ja", "--bpe", "none")
     assert_one_line(done, "needs MeCab, which is not installed: pip install -e '.[ja]'")
-
-
-# --- by length
 
 
 def test_bleu_by_length(tmp_path: Path, test_set: scoring.TestSet) -> None:
@@ -202,9 +187,6 @@ def test_words_of_the_source_are_counted(tmp_path: Path, test_set: scoring.TestS
     )
 
 
-# --- the bootstrap
-
-
 @pytest.mark.parametrize("seed", ["12345", "7"])
 def test_bootstrap_is_sacrebleus(seed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Score and p of BLEU from the counts of the sentences are those of sacreBLEU's own test."""
@@ -233,9 +215,6 @@ def test_bootstrap_without_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, base = draw.random((40, 1)), draw.random((40, 1))
     found = [significance.paired_bootstrap(ours, base, lambda sums: float(sums[0]), samples=500) for _ in range(4)]
     assert significance.drawn() == "bs:1000|seed:none" and len(set(found)) > 1
-
-
-# --- by order of the n-grams
 
 
 def test_bleu_by_ngram(tmp_path: Path, test_set: scoring.TestSet) -> None:

@@ -33,9 +33,6 @@ def load(folder: Path, text: str) -> Recipe:
     return load_recipe(write(folder, text))
 
 
-# --- statistics
-
-
 @pytest.mark.parametrize(
     ("correct", "total", "low", "high"),
     [(8, 10, 0.4902, 0.9433), (1445, 1821, 0.7743, 0.8115)],
@@ -60,9 +57,6 @@ def test_mcnemar_by_enumeration() -> None:
     assert mcnemar([True, False], [True, False]) == 1
 
 
-# --- recipes
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -74,9 +68,6 @@ def test_mcnemar_by_enumeration() -> None:
 def test_recipes_without_a_measure(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=message):
         measures.measure_of(load(tmp_path, text))
-
-
-# --- several test sets
 
 
 def write_translations(folder: Path, text: str) -> None:
@@ -129,9 +120,6 @@ def test_what_is_wanted_of_the_training(tmp_path: Path) -> None:
     accuracy, *more = run.measurements(None, {"accuracy", "parameters", "steps_per_second"})
     assert (accuracy.metric, accuracy.score, accuracy.difference) == ("accuracy", 50, None)
     assert more == [Measurement("parameters", 7.0)]
-
-
-# --- of rows
 
 
 @pytest.mark.parametrize(

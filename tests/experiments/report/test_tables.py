@@ -25,9 +25,6 @@ def cells(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in row.replace("\\|", "/").strip("|").split("|")] for row in rows]
 
 
-# --- papers
-
-
 def test_rows_that_are_not_trained_stand_in_one_line(tmp_path: Path) -> None:
     """Groups whole, other rows by their labels; systems that a paper quotes are no rows."""
     quoted = "quoted:\n  Local: {tokenised_bleu: 28.5, parameters: 89_000_000}\n"

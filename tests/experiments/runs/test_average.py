@@ -56,9 +56,6 @@ def change(path: Path, how: Callable[[dict[str, Any]], object]) -> Path:
     return path
 
 
-# --- which ones
-
-
 def test_the_last_by_updates(folder: Path) -> None:
     """At the end of an epoch there is no checkpoint_E_U.pt; checkpoint_last.pt stands in where it is the newest."""
     by_updates = sorted(updates(path) for path in folder.glob("checkpoint_*_*.pt"))
@@ -85,9 +82,6 @@ def test_the_best(more: bool, folder: Path) -> None:
     shutil.copy(files[0], folder / "checkpoint.best_bleu_3.1415.pt")
     with pytest.raises(UsageError, match="best checkpoints by bleu and by loss"):
         average.select(folder, "best", 1)
-
-
-# --- the mean
 
 
 def test_is_the_plain_mean(folder: Path) -> None:
@@ -141,9 +135,6 @@ def test_fairseq_generates_with_it(trained: tuple[Path, Path], folder: Path, tmp
     where = ("--path", tmp_path / "averaged.pt", "--results-path", tmp_path, "--gen-subset", "test", "--beam", "2")
     fairseq("generate", trained[0], *where, "--cpu", "-s", "xx", "-t", "yy")
     assert len(generated.read_generated(tmp_path / "generate-test.txt", 12)) == 12
-
-
-# --- what is refused
 
 
 class Payload:

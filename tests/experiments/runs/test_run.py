@@ -71,9 +71,6 @@ def test_a_run_killed_after_its_last_checkpoint_trains_no_further(loaded: Recipe
     assert (one.folder / "train.log").read_text() == "killed\n"
 
 
-# --- which code has run
-
-
 def test_the_commit_is_that_of_the_start(loaded: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One commit where nothing changes; all of them where a run ends, or continues, at another one."""
 
@@ -127,9 +124,6 @@ def test_commit_and_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert checkout.commit() == third
     (tmp_path / "package/a.py").write_text("4")
     assert checkout.commit() == third + "+dirty" and checkout.package() not in (old, package)
-
-
-# --- progress
 
 
 def test_time_left() -> None:

@@ -105,9 +105,6 @@ def test_the_log_says_where_they_do_not_run(caplog: pytest.LogCaptureFixture) ->
     assert "--localattn-attention triton: it does not compute in float64, so sdpa computes such calls" in caplog.text
 
 
-# ---------------------------------------------------------------------- without a GPU
-
-
 def pass_of(module: LocalAttention, length: int, device: str, dtype: torch.dtype) -> Callable[[], None]:
     """Return both passes of a module by the kernels, over three sentences with padding."""
     compute_by(module, "triton")
