@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.autograd import gradcheck
 
 from fairseq_localattn.kernels.dropout import dropout
+from fairseq_localattn.kernels.projections import PADDING
 from fairseq_localattn.models.transformer import LocalEncoderLayer
 from fairseq_localattn.speed.layers import Dropout, ReLU, ResidualDropout, make_efficient
 from support.models import batch, build, loss
@@ -77,7 +78,7 @@ def test_weights_are_laid_out_for_decoding_and_stay_what_they_are() -> None:
     model, sample = build("transformer_mma_tiny").eval(), batch([5, 3], [4, 6])
     before, state = loss(model, sample), {name: x.clone() for name, x in model.state_dict().items()}
     model.prepare_for_inference_(SimpleNamespace(generation=SimpleNamespace()))
-    assert model.decoder.layers[0].fc1.weight.stride() == (1, 128)
+    assert model.decoder.layers[0].fc1.weight.stride() == (1, 128 + PADDING)
     assert model.decoder.output_projection.weight.is_contiguous(), "the embedding's rows are looked up"
     torch.testing.assert_close(loss(model, sample), before)
     assert all(torch.equal(x, state[name]) for name, x in model.state_dict().items())
