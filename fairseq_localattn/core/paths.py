@@ -166,7 +166,11 @@ def follow(cache: KeyCache, state: IncrementalState, sentences: Tensor | None, c
             rows = (columns * before + kept[:, None]).T.flatten()
             larger = whole.new_empty(GROWTH * columns.size(1), len(kept), *whole.shape[2:])
             out = larger[: columns.size(1)].flatten(0, 1).flatten(1)
-            torch.index_select(whole.flatten(0, 1).flatten(1), 0, rows, out=out)
+            flat = whole.flatten(0, 1).flatten(1)
+            if torch.is_grad_enabled():
+                out.copy_(flat.index_select(0, rows))
+            else:
+                torch.index_select(flat, 0, rows, out=out)
             buffer[name] = larger
         elif sentences is not None:
             buffer[name] = whole.index_select(1, sentences)

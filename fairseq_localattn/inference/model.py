@@ -187,6 +187,27 @@ class Encoder(_Stack):
         return Memory(x if self.layer_norm is None else self.layer_norm(x), padding)
 
 
+class _LaidOut(NamedTuple):
+    """Weights that were laid out for decoding, and what tells them from others.
+
+    ``weights`` are held so that no other takes their memory. ``joined``: of attentions, filled by the first step;
+    ``blocks``: of the output projection, none where it is not a product of fp32 on a CPU.
+    """
+
+    views: list[Hashable]
+    weights: list[Tensor]
+    joined: IncrementalState
+    blocks: list[Tensor]
+
+
+class _DecoderState(BeamState):
+    """The state of one decoding, with the weights that were laid out when it began."""
+
+    def __init__(self, laid_out: _LaidOut) -> None:
+        super().__init__(laid_out.joined)
+        self.laid_out = laid_out
+
+
 class Decoder(_Stack):
     """fairseq's decoder, word by word."""
 
@@ -195,25 +216,25 @@ class Decoder(_Stack):
         self.layers = nn.ModuleList(Layer(builder, "decoder", n, sizes) for n in range(sizes.decoder.layers))
         self.layer_norm = nn.LayerNorm(sizes.decoder.embed_dim) if sizes.decoder.final_norm else None
         self.output_projection = nn.Linear(sizes.decoder.embed_dim, words, bias=False)
-        self._joined: IncrementalState = {}
-        self._columns: list[Tensor] = []  # of the output projection
-        # The weights that were laid out: what tells them from others, and themselves, so that none takes their memory.
-        self._laid_out: tuple[list[Hashable], list[Tensor]] = [], []
+        self._laid_out = _LaidOut([], [], {}, [])
 
     def start(self) -> BeamState:
-        """Return the state of a new decoding, with weights laid out for an earlier one while none of them changes."""
+        """Return the state of a new decoding, with weights laid out for an earlier one while none of them changes.
+
+        A change through ``.data`` of a parameter is not noticed, as torch does not count it.
+        """
         output = self.output_projection
         weights = [*self.layers.parameters(), *self.layers.buffers(), *output.parameters()]
-        views = [view_of(x) for x in weights]
-        if views != self._laid_out[0]:
-            self._joined, self._laid_out = {}, (views, [x.detach() for x in weights])
+        views, laid_out = [view_of(x) for x in weights], self._laid_out
+        if views != laid_out.views:
             by_blocks = is_plain(output) and output.weight.device.type == "cpu" and output.weight.dtype == torch.float
-            self._columns = in_blocks(output.weight.detach()) if by_blocks else []
-        return BeamState(self._joined)
+            blocks = in_blocks(output.weight.detach()) if by_blocks else []
+            laid_out = self._laid_out = _LaidOut(views, [x.detach() for x in weights], {}, blocks)
+        return _DecoderState(laid_out)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is copied and pickled: all but the weights that were laid out."""
-        return {**self.__dict__, "_joined": {}, "_columns": [], "_laid_out": ([], [])}
+        return {**self.__dict__, "_laid_out": _LaidOut([], [], {}, [])}
 
     def forward(self, tokens: Tensor, step: int | Tensor, memory: Memory, state: IncrementalState) -> Tensor:
         """Return the logits R×V after the tokens R at position ``step``, from 0, for the decoding of ``state``.
@@ -226,11 +247,15 @@ class Decoder(_Stack):
         with forward_pass():
             for layer in self.layers:
                 x = layer(x, None, memory, state)
-        if not self._joined:
-            self._joined = {name: kept for name, kept in state.items() if name.endswith("projections")}
         x = x[0] if self.layer_norm is None else self.layer_norm(x[0])
-        by_blocks = self._columns and isinstance(state, BeamState) and not torch.is_grad_enabled()
-        return linear_by_blocks(x, self._columns) if by_blocks else self.output_projection(x)
+        output = self.output_projection
+        if isinstance(state, _DecoderState):
+            laid_out = state.laid_out
+            if not laid_out.joined:
+                laid_out.joined.update({name: kept for name, kept in state.items() if name.endswith("projections")})
+            if laid_out.blocks and is_plain(output) and output.bias is None and not torch.is_grad_enabled():
+                return linear_by_blocks(x, laid_out.blocks)
+        return output(x)
 
     def reorder(self, state: BeamState, rows: Tensor, sentences: Tensor | None) -> None:
         """Let row r of the state become the former row ``rows[r]``; of each sentence's keys, as ``sentences`` says."""

@@ -65,7 +65,12 @@ def _other_weights(model: Any) -> Any:
     return model
 
 
-@pytest.mark.parametrize("change", [_other_weights, lambda model: model.bfloat16()], ids=["weights", "precision"])
+def _hooked(model: Any) -> Any:
+    model.decoder.output_projection.register_forward_hook(lambda module, inputs, logits: -logits)
+    return model
+
+
+@pytest.mark.parametrize("change", [_other_weights, _hooked, lambda model: model.bfloat16()])
 def test_a_changed_model_keeps_nothing_of_earlier_searches(change: Callable[[Any], Any]) -> None:
     model, args = random_model("transformer_man_tiny")
     tokens, options = batch_of(model, [4, 9, 6])["src_tokens"], Options(max_len_b=8)

@@ -52,6 +52,17 @@ def test_a_step_takes_few_operations(name: str, int8: bool) -> None:
     assert 50 < operations(name, int8) <= SPARE * COUNTED[name][int8]
 
 
+def test_gradients_change_no_step() -> None:
+    found, ours = [], without_fairseq(*random_model("transformer_mma_tiny")).requires_grad_()
+    for gradients in (True, False):
+        with torch.set_grad_enabled(gradients):
+            memory, state = ours.encoder(batch_of(ours, [7, 9])["src_tokens"]), ours.decoder.start()
+            for step in range(9):
+                found.append(ours.decoder(torch.full((2 * BEAM if step else 2,), 7), step, memory, state))
+                ours.decoder.reorder(state, torch.arange(2).repeat(BEAM), None)
+    assert found[8].requires_grad and torch.allclose(found[8], found[-1], atol=1e-5)
+
+
 def test_columns_on_no_path_are_dropped() -> None:
     """A random search keeps the words of each path, whichever columns they move to."""
     generator, words = torch.Generator().manual_seed(1), torch.zeros(3, 0, dtype=torch.long)

@@ -142,7 +142,8 @@ class Ledger:
     def record_all(self) -> None:
         """Score what was trained and decoded before, with differences to baselines that are there by now."""
         for run in filter(Run.done, self.plan.runs):
-            if any([self._append(row, run) for row in self.plan.rows_of(run)]):
+            scored = [self._append(row, run) for row in self.plan.rows_of(run)]
+            if any(scored) or not all(map(has_counts, run.measure.counts_files(run).values())):  # killed in between
                 self._keep_counts(run)
 
     def _keep_counts(self, run: Run) -> None:
