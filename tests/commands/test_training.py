@@ -1,4 +1,4 @@
-"""Training: the loss falls, it resumes exactly, two processes agree with one; and console scripts as processes."""
+"""Training: the loss falls, it resumes exactly, two processes agree with one; pruned; by console scripts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 import torch
 
 import fairseq_localattn  # noqa: F401  (allows the classes that fairseq's checkpoints hold)
-from support import forked
+from experiments.runs import averaging
+from support import cli, forked
 from support.checkpoints import assert_same, assert_same_training, checkpoint
 from support.cli import BIN, USER_DIR, fairseq, run, train_flags
 from support.mechanisms.inputs import labelled
@@ -125,3 +126,40 @@ def test_a_traceback_is_shown_where_it_is_asked_for(level: str, data: Path, tmp_
     done = forked.run("fairseq-generate", *words, "--user-dir", USER_DIR, cwd=tmp_path, LOGLEVEL=level)
     assert done.returncode == 1 and ("Traceback" in done.stderr) == (level == "DEBUG")
     assert done.stderr.splitlines()[-1].startswith("fairseq_localattn: Not a directory: /dev/null/x")
+
+
+TRANSLATION = {"encoder_layers": 3, "decoder_layers": 3}
+BOTH = {"encoder_layers_to_keep": "0,2", "decoder_layers_to_keep": "1"}
+PRUNED = [
+    ("transformer_csan_tiny", {**TRANSLATION, **BOTH}),
+    ("transformer_lm_diffwin_tiny", {"decoder_layers_to_keep": "0,2"}),
+    ("transformer_diffwin_classifier_tiny", {"encoder_layers": 3, "encoder_layers_to_keep": "0,2"}),
+]
+
+
+@pytest.mark.parametrize(("arch", "options"), PRUNED)
+def test_trained_pruned(arch: str, options: dict[str, object], data: Path, tmp_path: Path) -> None:
+    """Begun, resumed and averaged, it is used as any other."""
+    words: list[object] = ["-s", "xx", "-t", "yy", "--max-len-b", 8, "--cpu"]
+    command, flags = "generate", train_flags
+    if "_lm_" in arch:
+        data, command, flags = cli.make_text(data, tmp_path / "bin"), "eval-lm", cli.lm_flags
+        words = ["--sample-break-mode", "eos", "--max-tokens", 500, "--cpu"]
+    elif "classifier" in arch:
+        data, command, flags = cli.make_classes(data, tmp_path), "validate", cli.class_flags
+        task = "--task sentence_prediction --criterion sentence_prediction --num-classes 2"
+        words = [*task.split(), "--batch-size", 40, "--cpu"]
+    files = [tmp_path / "run" / f"checkpoint_{name}.pt" for name in ("last", "best")]
+    for updates in (2, 3):
+        fairseq("train", *flags(data, arch, tmp_path / "run", updates, save_interval_updates=1, **options))
+        fairseq(command, data, *words, "--path", files[0])
+    cli.call(averaging.main, *files, "--output", tmp_path / "averaged.pt")
+    fairseq(command, data, *words, "--path", tmp_path / "averaged.pt")
+
+
+def test_a_whole_model_is_read_pruned(data: Path, tmp_path: Path) -> None:
+    """The stack without the option stays whole."""
+    fairseq("train", *train_flags(data, "transformer_mma_tiny", tmp_path, 1, **TRANSLATION))
+    words = [data, "-s", "xx", "-t", "yy", "--max-len-b", 8, "--cpu", "--path", tmp_path / "checkpoint_last.pt"]
+    for overrides in ({"encoder_layers_to_keep": "0,2"}, BOTH):
+        fairseq("generate", *words, "--model-overrides", overrides)

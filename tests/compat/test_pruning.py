@@ -1,4 +1,4 @@
-"""Layers left out of a checkpoint by ``--encoder-layers-to-keep``; tests/commands/test_pruned.py trains such models."""
+"""Layers left out by ``--encoder-layers-to-keep``; tests/commands/test_training.py trains such models."""
 
 from __future__ import annotations
 
