@@ -131,6 +131,7 @@ def test_an_ended_preparation_takes_its_download_with_it(tmp_path):
     process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True)
 
     wait_for_processes(1, out, "curl")
+    subprocess.run(["sleep", "1"])  # Python loses a child whose start a signal interrupts
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 143
     wait_for_processes(0, out, "curl")
