@@ -99,7 +99,7 @@ def test_hostile_archive(name: str, tmp_path: Path) -> None:
 
 
 def test_an_option_raises_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of archives and of compressed text."""
+    """Archives and compressed text have one bound."""
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(b"a\n" * 200_000))
     assert_refused(attempt(lambda: list(lines.read_bytes(path))), f"data error: {path}: ", *BOMB)

@@ -211,7 +211,7 @@ def test_rows_without_data_fail_alone(bench: Bench, capsys: pytest.CaptureFixtur
 
 @pytest.mark.slow
 def test_no_resume_keeps_the_old_aside(bench: Bench) -> None:
-    """Of a training that is not finished; one that is finished is only measured again."""
+    """An unfinished training is put aside; a finished one is only measured again."""
     once = "once\n"
     assert bench.run("table1", "--rows", "mma") == 0
     folder = bench.folder("transformer_mma_tiny")
