@@ -31,7 +31,7 @@ from .timing import PartProgress, interleave
 
 BEAM, SENTENCES = 5, 32
 WRITTEN = 30  # tokens of each hypothesis, </s> included; fixed, since untrained models end at random
-FEWER = 16  # sentences, of the part inference
+ALONE = (16, 64)  # sentences of a batch, of the part inference
 WEIGHTS = ("fp32", "bf16", "int8")
 FAIRSEQ = "fairseq"  # the baseline: its generator with its Transformer, in fp32
 
@@ -140,9 +140,9 @@ def run_inference(settings: Settings, progress: PartProgress) -> list[Row]:
     """
     task = make_task(settings.words)
     batches = Batches(task.source_dictionary, task.tag_dictionary)
-    samples = batches.sentences(FEWER, settings.warm_up, settings.rounds)
+    batches_of = {count: batches.sentences(count, settings.warm_up, settings.rounds) for count in ALONE}
     fairseqs, systems = BeamSearch(SYSTEMS[PLAIN], settings, task), systems_of(settings, "inference")
-    progress.expect(len(samples) * len(systems) * (1 + len(WEIGHTS)))
+    progress.expect(sum(map(len, batches_of.values())) * len(systems) * (1 + len(WEIGHTS)))
     rows: list[Row] = []
     for system in systems:
         progress.say(f"{system.name}: building")
@@ -150,27 +150,34 @@ def run_inference(settings: Settings, progress: PartProgress) -> list[Row]:
         runners |= {name: Search(alone(system, settings, task), name, system.trees) for name in WEIGHTS}
         if system.name == PLAIN:
             runners |= searches_of(fairseqs.model, settings, task, length=WRITTEN, beam=BEAM)
-        count = progress.rounds(settings.rounds, where=f"{system.name}: ")
-        seconds = interleave(runners, samples, settings.warm_up, clock=time.process_time, on_progress=count)
-        baseline = seconds.pop(FAIRSEQ)
-        if not rows:
-            rows.append({**_row(system, settings, baseline, baseline), "system": FAIRSEQ})
-        for name, taken in seconds.items():
-            other, _, weights = name.rpartition(" ")  # of CTranslate2
-            row = _row(system, settings, baseline, taken, weights=weights)
-            rows.append({**row, "system": other} if other else row)
+        for sentences, samples in batches_of.items():
+            count = progress.rounds(settings.rounds, where=f"{system.name}, {sentences} sentences: ")
+            seconds = interleave(runners, samples, settings.warm_up, clock=time.process_time, on_progress=count)
+            baseline = seconds.pop(FAIRSEQ)
+            if system is systems[0]:
+                rows.append({**_row(system, settings, sentences, baseline, baseline), "system": FAIRSEQ})
+            for name, taken in seconds.items():
+                other, _, weights = name.rpartition(" ")  # of CTranslate2
+                row = _row(system, settings, sentences, baseline, taken, weights=weights)
+                rows.append({**row, "system": other} if other else row)
     return rows
 
 
 def _row(
-    system: System, settings: Settings, baseline: Sequence[float], taken: Sequence[float], *, weights: str = "fp32"
+    system: System,
+    settings: Settings,
+    sentences: int,
+    baseline: Sequence[float],
+    taken: Sequence[float],
+    *,
+    weights: str = "fp32",
 ) -> Row:
-    tokens = WRITTEN * FEWER
+    tokens = WRITTEN * sentences
     return {
         "system": system.name,
         "architecture": system.architecture_of(settings),
         "weights": weights,
-        "sentences": FEWER,
+        "sentences": sentences,
         "beam": BEAM,
         "tokens": tokens,
         **speed_columns(baseline, taken),

@@ -203,7 +203,7 @@ PART_SYSTEMS = {
     "step": (["transformer", "mgsa_syntactic"], "mgsa_syntactic"),
     "long": (["transformer", "csan_1d_everywhere"], "csan_1d_everywhere"),
     "generation": (["transformer", "man"], "man"),
-    "inference": (["fairseq", *["transformer"] * 3, *["man"] * 3], "man"),
+    "inference": ([*["fairseq", *["transformer"] * 3] * 2, *["man"] * 6], "man"),
     "scaling": (["fairseq", "dman"], "dman"),
     "optimizer": (["transformer", "transformer_localattn_adam"], "transformer_localattn_adam"),
 }
