@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +14,7 @@ from ..errors import UsageError
 TOKENIZERS = ("moses", "space", "none")
 SUBWORDS = ("subword_nmt", "sentencepiece", "none")
 OPTIONS = ("tokenizer", "bpe", "bpe_codes", "sentencepiece_model")  # that commands take
+DASH = "@-@"  # a hyphen that Moses' rules split off
 PACKAGES = {"sacremoses": "sacremoses", "subword_nmt.apply_bpe": "subword-nmt", "sentencepiece": "sentencepiece"}
 Step = Callable[[str], str]
 
@@ -45,13 +46,15 @@ class Text:
         return self.detokenize(self.join(" ".join(words)))
 
 
-def text_of(options: Mapping[str, Any]) -> Text:
+def text_of(options: Mapping[str, Any], words: Iterable[str] = (DASH,)) -> Text:
     """Return the steps that options name.
 
     Args:
         options: by fairseq's names ``tokenizer`` (space, or moses with ``source_lang``, ``target_lang``,
             ``moses_no_dash_splits``, ``moses_no_escape``) and ``bpe`` (subword_nmt with ``bpe_codes``,
             ``bpe_separator``, or sentencepiece with ``sentencepiece_model``).
+        words: of the source's dictionary. Where options do not say it, moses splits hyphens if one of these has
+            :data:`DASH`.
 
     Raises UsageError for another name, a missing file and a package that is not installed.
     """
@@ -63,7 +66,7 @@ def text_of(options: Mapping[str, Any]) -> Text:
     if tokenizer == "space":
         steps["tokenize"] = lambda line: re.sub(r"\s+", " ", line)
     elif tokenizer == "moses":
-        steps |= _moses(options)
+        steps |= _moses(options, words)
     if bpe == "subword_nmt":
         steps |= _subword_nmt(options)
     elif bpe == "sentencepiece":
@@ -71,14 +74,13 @@ def text_of(options: Mapping[str, Any]) -> Text:
     return Text(**steps)
 
 
-def _moses(options: Mapping[str, Any]) -> dict[str, Step]:
+def _moses(options: Mapping[str, Any], words: Iterable[str]) -> dict[str, Step]:
     sacremoses = _package("sacremoses", "--tokenizer moses")
     tokenizer = sacremoses.MosesTokenizer(options.get("source_lang") or "en")
     detokenizer = sacremoses.MosesDetokenizer(options.get("target_lang") or "en")
-    given = {
-        "aggressive_dash_splits": not options.get("moses_no_dash_splits"),
-        "escape": not options.get("moses_no_escape"),
-    }
+    whole = options.get("moses_no_dash_splits")
+    splits = any(DASH in word for word in words) if whole is None else not whole
+    given = {"aggressive_dash_splits": splits, "escape": not options.get("moses_no_escape")}
     return {
         "tokenize": lambda line: tokenizer.tokenize(line, return_str=True, **given),
         "detokenize": lambda line: detokenizer.detokenize(line.split()),

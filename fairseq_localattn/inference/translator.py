@@ -66,8 +66,8 @@ class Translator:
             raise UsageError(f"{path}: its phrases come from trees: use search(…, phrases=…), or fairseq-generate")
         if int8:
             to_int8(trained.model)
-        text = text_of({**trained.options, **{name: value for name, value in given.items() if value is not None}})
-        return cls(trained, text, **own)
+        chosen = {**trained.options, **{name: value for name, value in given.items() if value is not None}}
+        return cls(trained, text_of(chosen, trained.source.words), **own)
 
     def best(self, lines: Sequence[str]) -> list[str]:
         """Return the best translation of each line."""

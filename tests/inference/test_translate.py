@@ -65,6 +65,10 @@ def test_text_is_processed_as_by_fairseq(kind: str, tmp_path: Path) -> None:
         words = theirs.encode(line)
         assert ours.words(line) == words.split()
         assert ours.line(words.split()) == theirs.decode(words)
+    if kind == "moses":
+        del options["moses_no_dash_splits"]
+        assert text_of(options, ["ray", "@-@</w>"]).words("x-ray") == ["x", "@-@", "ray"]
+        assert text_of(options, ["ray", "-</w>"]).words("x-ray") == ["x-ray"]
 
 
 @pytest.mark.parametrize(
