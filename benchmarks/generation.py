@@ -155,10 +155,10 @@ def run_inference(settings: Settings, progress: PartProgress) -> list[Row]:
             seconds = interleave(runners, samples, settings.warm_up, clock=time.process_time, on_progress=count)
             baseline = seconds.pop(FAIRSEQ)
             if system is systems[0]:
-                rows.append({**_row(system, settings, sentences, baseline, baseline), "system": FAIRSEQ})
+                rows.append({**_row(system, settings, baseline, baseline, sentences=sentences), "system": FAIRSEQ})
             for name, taken in seconds.items():
                 other, _, weights = name.rpartition(" ")  # of CTranslate2
-                row = _row(system, settings, sentences, baseline, taken, weights=weights)
+                row = _row(system, settings, baseline, taken, sentences=sentences, weights=weights)
                 rows.append({**row, "system": other} if other else row)
     return rows
 
@@ -166,10 +166,10 @@ def run_inference(settings: Settings, progress: PartProgress) -> list[Row]:
 def _row(
     system: System,
     settings: Settings,
-    sentences: int,
     baseline: Sequence[float],
     taken: Sequence[float],
     *,
+    sentences: int,
     weights: str = "fp32",
 ) -> Row:
     tokens = WRITTEN * sentences
