@@ -10,6 +10,8 @@ from importlib import import_module
 from itertools import groupby
 
 from . import __version__, register
+from .errors import UsageError
+from .files import described
 
 COMMANDS = {
     "describe": "describe the attention of an architecture or a checkpoint by texts",
@@ -75,6 +77,11 @@ def main(argv: list[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if given and given[0] in COMMANDS:  # which may not have written its files yet
             raise SystemExit(128 + signal.SIGPIPE) from None
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise UsageError(described(error)) from None
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # it is not tried again at the end
+        raise UsageError(f"standard input or output: {error.strerror}") from None
 
 
 def run(given: list[str]) -> None:

@@ -39,10 +39,13 @@ def scores_of(path: Path, row: str | None) -> list[str]:
 USE = ["```bash", "python -m fairseq_localattn translate --path . < raw > translated", "```"]
 
 
-def use_of(format: str) -> list[str]:
+OF_TREES = "its phrases come from trees: load it and call search(model, tokens, options, phrases=…)"
+
+
+def use_of(format: str, of_trees: bool = False) -> list[str]:
     """Return the lines of a card that say how a folder of a format is used."""
     if format == "safetensors":
-        return USE
+        return [f"To translate: {OF_TREES}, of `fairseq_localattn.inference`."] if of_trees else USE
     return [
         "Encoder and a step of the decoder are programs, and this is the first step. `tokens`: B×T, 64-bit numbers of",
         "words, each sentence with its end, 2, padded by 1. Line n of `dict.source.txt` and `dict.target.txt` is word",
@@ -57,17 +60,20 @@ def card(trained: Trained, license: str | None, scores: Sequence[str] = (), use:
     parameters = sum(parameter.numel() for parameter in trained.model.parameters())
     pair = " → ".join(str(options.get(f"{side}_lang") or "?") for side in ("source", "target"))
     texts = sizes.texts or {"all sites": "san"}
+    widths = dict.fromkeys((sizes.encoder.embed_dim, sizes.decoder.embed_dim))
+    data = options.get("data")
     lines = [
         *("---", f"license: {license or 'unknown'}", "tags: [translation]", "---", ""),
         *(f"# Translation {pair}", ""),
         *("| | |", "|---|---|"),
         f"| parameters | {parameters:,} |",
         *(f"| attention, {site} | `{text}` |" for site, text in texts.items()),
-        f"| layers | {sizes.encoder.layers} and {sizes.decoder.layers}, {sizes.encoder.embed_dim} wide |",
+        *(["| weights | 8 bits in linear layers, a scale for each output channel |"] if options.get("int8") else []),
+        f"| layers | {sizes.encoder.layers} and {sizes.decoder.layers}, {' and '.join(map(str, widths))} wide |",
         f"| words | {len(trained.source):,} and {len(trained.target):,} |",
         f"| text | tokeniser {options.get('tokenizer') or 'none'}, subwords {options.get('bpe') or 'none'} |",
         f"| longest sentence | {sizes.max_source_positions} tokens |",
-        f"| training data | {Path(str(options.get('data') or 'not stated')).name} |",
+        f"| training data | {Path(str(data)).resolve().name if data else 'not stated'} |",
         *scores,
         *("", "Intended use: translation of sentences like those of the training data. Other text may be"),
         "translated wrongly without a sign of it.",
@@ -103,6 +109,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     programs.check_format(args.format)
     if args.int8 and args.format == "onnx":
         raise UsageError("--int8 --format onnx: use onnxruntime's quantize_dynamic on programs without --int8")
+    if (args.results is None) != (args.row is None):
+        raise UsageError("--results and --row: give both, or none")
+    folder.check_new(args.to)
     scores = [] if args.results is None else scores_of(args.results, args.row)
     trained = load(args.path, args.data, source_lang=args.source_lang, target_lang=args.target_lang)
     if trained.options.get("int8"):
@@ -114,13 +123,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     text_of(options)  # what cannot be read is told of now
     trained = Trained(trained.model, trained.source, trained.target, options)
     dictionaries = {"source": trained.source, "target": trained.target}
-    about, model = card(trained, args.license, scores, use_of(args.format)), trained.model
+    model = trained.model
+    about = card(trained, args.license, scores, use_of(args.format, model.encoder.of_trees))
     weights = packed(model) if args.int8 else model.state_dict()
     if args.format == "safetensors":
         folder.save(args.to, model.sizes, weights, dictionaries, options)
         use = f"python -m fairseq_localattn translate --path {args.to} < raw > translated"
+        use = OF_TREES if model.encoder.of_trees else use
     else:
-        folder.check_new(args.to)  # before work of minutes
         found = programs.programs_of(to_int8(model) if args.int8 else model)._replace(format=args.format)
         programs.write(found, args.to)
         folder.save(args.to, model.sizes, {}, dictionaries, options, found.about())

@@ -31,13 +31,20 @@ TEXT = (
     "bpe_separator",
     "int8",
 )
-FILES = ("bpe_codes", "sentencepiece_model")
+FILES = {"bpe_codes": "subword_nmt", "sentencepiece_model": "sentencepiece"}  # option → the subwords that have it
+DICTIONARIES = {side: f"dict.{side}.txt" for side in ("source", "target")}
 
 
 def check_new(folder: Path) -> None:
-    """Raise UsageError for a folder with a model in it."""
-    if (folder / ABOUT).exists():
-        raise UsageError(f"--to {folder}: a model is in it; give another folder")
+    """Raise UsageError for a folder with a file that would be overwritten."""
+    names = (ABOUT, WEIGHTS, CARD, *DICTIONARIES.values(), *map(_file, FILES))
+    if there := [name for name in names if (folder / name).exists()]:
+        raise UsageError(f"--to {folder}: {there[0]} is in it; give a new folder")
+
+
+def _file(option: str) -> str:
+    """Return the name in a folder of the file that an option gives."""
+    return option.replace("_", ".")
 
 
 def save(
@@ -52,20 +59,20 @@ def save(
 
     ``programs``: what a caller of them needs to know, where they stand in the folder in the place of the weights.
 
-    Raises UsageError for a folder with a model in it, and for a file of subwords that is missing.
+    Raises UsageError for a folder with a file that would be overwritten, and for a file of subwords that is missing.
     """
     check_new(folder)
     kept = {name: options[name] for name in TEXT if options.get(name) is not None}
-    files = {name: Path(options[name]) for name in FILES if options.get(name)}
+    files = {name: Path(options[name]) for name, bpe in FILES.items() if options.get(name) and kept.get("bpe") == bpe}
     for name, path in files.items():
         if not path.is_file():
             raise UsageError(f"--{name.replace('_', '-')} {path}: no such file; give the one of the training")
     check_folder(folder)
     for name, path in files.items():
-        kept[name] = name.replace("_", ".")
+        kept[name] = _file(name)
         shutil.copyfile(path, folder / kept[name])
     for side, dictionary in dictionaries.items():
-        dictionary.write(folder / f"dict.{side}.txt")
+        dictionary.write(folder / DICTIONARIES[side])
     first: dict[int, str] = {}
     same = {name: first.setdefault(tensor.data_ptr(), name) for name, tensor in weights.items()}
     if programs is None:
@@ -87,7 +94,8 @@ def read(folder: Path) -> tuple[Sizes, dict[str, Tensor], dict[str, Dictionary],
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         version, text, same = about["version"], dict(about["text"]), dict(about["same"])
     except OSError as error:
-        raise UsageError(f"{folder / ABOUT}: cannot be read: {error.strerror}; export the model again") from None
+        what = f"{ABOUT} cannot be read: {error.strerror}"
+        raise UsageError(f"{folder}: {what}; give a checkpoint, or a folder of export") from None
     except (ValueError, TypeError, KeyError, RecursionError):
         raise UsageError(f"{folder / ABOUT}: is damaged; export the model again") from None
     if version != VERSION:
@@ -115,6 +123,6 @@ def read(folder: Path) -> tuple[Sizes, dict[str, Tensor], dict[str, Dictionary],
     if broken:
         raise UsageError(f"{folder / WEIGHTS}: {broken[0]} holds NaN or infinity; export another checkpoint")
     # Names of files are those that are written here, whatever the JSON says: nothing outside of the folder is read.
-    text |= {name: str(folder / name.replace("_", ".")) for name in FILES if text.get(name)}
-    dictionaries = {side: Dictionary.read(folder / f"dict.{side}.txt") for side in ("source", "target")}
+    text |= {name: str(folder / _file(name)) for name in FILES if text.get(name)}
+    dictionaries = {side: Dictionary.read(folder / name) for side, name in DICTIONARIES.items()}
     return sizes, weights, dictionaries, text

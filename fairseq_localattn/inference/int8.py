@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +38,12 @@ class Int8Linear(nn.Module):
             self.register_buffer(name, tensor)
         #: What torch's quantized product takes; None where the layer becomes part of an exported program.
         self.prepacked: torch.ScriptObject | None = prepacked(weight, scale, bias)
+
+    def _load_from_state_dict(self, *args: Any) -> None:
+        """Take weights of 8 bits, also into what torch's product takes."""
+        super()._load_from_state_dict(*args)
+        if self.prepacked is not None:
+            self.prepacked = prepacked(self.weight, self.scale, self.bias)
 
     @classmethod
     def of(cls, linear: nn.Linear) -> Int8Linear:

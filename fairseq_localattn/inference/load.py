@@ -97,7 +97,7 @@ def build(sizes: Sizes, weights: Mapping[str, Tensor], dictionaries: Mapping[str
                 "of the training"
             )
     with torch.random.fork_rng(devices=[]):
-        model = Model(sizes, len(dictionaries["source"]), len(dictionaries["target"]))
+        model = Model(sizes, len(dictionaries["source"]), len(dictionaries["target"])).float()
     given.setdefault("decoder.output_projection.weight", given["decoder.embed_tokens.weight"])
     for name, module in model.named_modules():
         if isinstance(module, LocalAttention):
@@ -116,13 +116,17 @@ def build(sizes: Sizes, weights: Mapping[str, Tensor], dictionaries: Mapping[str
 
 
 def _tie(model: Model, weights: Mapping[str, Tensor]) -> None:
-    """Let embeddings that are one tensor in a checkpoint be one in the model."""
-    names = ("encoder.embed_tokens", "decoder.embed_tokens", "decoder.output_projection")
-    first: dict[int, Any] = {}
-    for name in names:
+    """Let embeddings that are equal in a checkpoint be one tensor in the model.
+
+    They may be copies there: fairseq writes them so from a GPU, and averages them one by one.
+    """
+    first: list[tuple[Tensor, Any]] = []
+    for name in ("encoder.embed_tokens", "decoder.embed_tokens", "decoder.output_projection"):
         tensor = weights.get(f"{name}.weight", weights["decoder.embed_tokens.weight"])
         module = model.get_submodule(name)
-        module.weight = first.setdefault(tensor.data_ptr(), module.weight)
+        same = (weight for other, weight in first if torch.equal(other, tensor))
+        module.weight = next(same, module.weight)
+        first.append((tensor, module.weight))
 
 
 def _pair(folders: Sequence[Path], file: Path, named: Mapping[str, str]) -> dict[str, str]:

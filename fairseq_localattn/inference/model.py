@@ -71,9 +71,10 @@ class _Stack(nn.Module):
             x += self.embed_positions.weight[positions]
         elif self.sinusoids is not None:
             longest = positions if isinstance(positions, int) else PAD + tokens.size(1)
-            if longest >= self.sinusoids.size(0):
-                self.sinusoids = sinusoids(2 * longest, x.size(-1)).to(self.sinusoids)
-            x += self.sinusoids[positions]
+            table = self.sinusoids  # another thread may put a shorter one there
+            if longest >= table.size(0):
+                self.sinusoids = table = sinusoids(2 * longest, x.size(-1)).to(table)
+            x += table[positions]
         return x if self.layernorm_embedding is None else self.layernorm_embedding(x)
 
 

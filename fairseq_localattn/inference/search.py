@@ -7,7 +7,8 @@ step, with a reference to what it continues: no step copies what came before, an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import torch
@@ -56,10 +57,15 @@ class Options:
             raise UsageError(f"--beam {self.beam}: give 1 or more")
         if not 1 <= self.nbest <= self.beam:
             raise UsageError(f"--nbest {self.nbest}: give 1 to {self.beam}, the beam")
+        for each in fields(self):
+            if not math.isfinite(value := getattr(self, each.name)):
+                raise UsageError(f"--{each.name.replace('_', '-')} {value}: give a finite number")
         if self.temperature <= 0:
             raise UsageError(f"--temperature {self.temperature}: give more than 0")
         if self.sampling_topk > 0 and self.sampling_topp > 0:
             raise UsageError("--sampling-topk and --sampling-topp: choose one of them")
+        if max(self.sampling_topk, self.sampling_topp) > 0 and not self.sampling:
+            raise UsageError("--sampling-topk and --sampling-topp: give --sampling as well")
 
 
 class Hypothesis(NamedTuple):
@@ -123,7 +129,9 @@ class _Search:
         count, beam, self.device = tokens.size(0), options.beam, tokens.device
         self.steps: list[_Step] = []
         # Of the hypotheses that have ended: scores, sums of scores, steps of their ends, and the rows that they end.
-        self.scores, self.sums = (torch.full((count, beam), -torch.inf, device=self.device) for _ in range(2))
+        self.scores, self.sums = (
+            torch.full((count, beam), -torch.inf, device=self.device, dtype=torch.float) for _ in range(2)
+        )
         self.ends, self.rows = (torch.zeros(count, beam, dtype=torch.long, device=self.device) for _ in range(2))
         self.counts = torch.zeros(count, dtype=torch.long, device=self.device)
 
@@ -132,7 +140,7 @@ class _Search:
         beam = self.options.beam
         alive = torch.arange(len(self.counts), device=self.device)  # sentences in the batch
         state = self.decoder.start()
-        words, scores = torch.full_like(alive, EOS), torch.zeros(len(alive), device=self.device)
+        words, scores = torch.full_like(alive, EOS), torch.zeros_like(alive, dtype=torch.float)
         ignored = torch.zeros(len(alive), beam, dtype=torch.bool, device=self.device)  # of a sample: ended rows
         places = 1  # hypotheses of a sentence; from the second step on ``beam``
         for step in range(self.longest + 1):

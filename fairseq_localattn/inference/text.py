@@ -91,8 +91,11 @@ def _subword_nmt(options: Mapping[str, Any]) -> dict[str, Step]:
     path = _file(options.get("bpe_codes"), "--bpe-codes")
     apply_bpe = _package("subword_nmt.apply_bpe", "--bpe subword_nmt")
     separator = str(options.get("bpe_separator") or "@@")
-    with open(path, encoding="utf-8") as codes:
-        bpe = apply_bpe.BPE(codes, separator=separator)
+    try:
+        with open(path, encoding="utf-8") as codes:
+            bpe = apply_bpe.BPE(codes, separator=separator)
+    except ValueError as error:
+        raise UsageError(f"--bpe-codes {path}: holds no codes of subword-nmt ({error})") from None
     return {
         "split": bpe.process_line,
         "join": lambda line: f"{line} ".replace(f"{separator} ", "").rstrip(),

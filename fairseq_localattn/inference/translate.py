@@ -49,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
             add(flag, action="store_true")
         else:
             add(flag, type=type(each.default), default=each.default, help=f"default: {each.default}")
+    add("--seed", type=int, help="of --sampling (default: another one each time)")
     add("--max-tokens", type=int, default=4000, help="of a batch, with its padding (default: 4000)")
     add("--buffer-size", type=int, default=10_000, help="lines that are read before they are translated")
     add("--long", choices=("pieces", "empty"), default="pieces", help="what becomes of lines that are too long")
@@ -67,6 +68,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             raise UsageError(f"--{flag.replace('_', '-')} {value}: give 1 or more")
     if args.threads:
         torch.set_num_threads(args.threads)
+    if args.seed is not None:
+        torch.manual_seed(args.seed)
     names = ("source_lang", "target_lang", "tokenizer", "bpe", "bpe_codes", "sentencepiece_model", "int8", "max_tokens")
     given = {name: getattr(args, name) for name in names}
     try:
@@ -93,6 +96,9 @@ def write(translator: Translator, lines: Iterable[str], size: int, *, scores: bo
 @contextmanager
 def _whole() -> Iterator[None]:
     """Let Ctrl-C wait for the end of a block: a write to a full pipe that it ends would leave part of a line."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        yield
+        return
     came: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
     try:

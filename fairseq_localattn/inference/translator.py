@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -74,7 +75,9 @@ class Translator:
         return [found[0][0] for found in self.translate(lines)]
 
     def translate(self, lines: Sequence[str], first: int = 1, bar: Any = None) -> list[list[tuple[str, float]]]:
-        """Return the ``nbest`` translations of each line with their scores; of an empty line one empty one.
+        """Return the ``nbest`` translations of each line with their scores.
+
+        Where the search has fewer, empty ones of -inf stand in their places. The first one of an empty line has 0.
 
         Lines are batched by length and returned in their order. What is wrong with one is told of on stderr, with its
         number, from ``first``.
@@ -129,16 +132,15 @@ class Translator:
 
     def _joined(self, parts: list[list[Hypothesis]]) -> list[tuple[str, float]]:
         """Return the translations of a line from those of its parts."""
-        if not parts:
-            return [("", 0.0)]
         decode = self.trained.target.decode
-        return [
+        found = [
             (
                 " ".join(self.text.line(decode(each.tokens)) for each in of_parts),
                 sum(each.score for each in of_parts) / len(of_parts),
             )
             for of_parts in zip(*parts, strict=False)
         ] or [("", 0.0)]
+        return found + [("", -math.inf)] * (self.options.nbest - len(found))
 
 
 def tell(message: str) -> None:

@@ -255,10 +255,12 @@ class WindowAttention(LocalAttention):
         padding = frame.key_padding_mask
         if padding is None or padding.device.type != "cpu" or not may_keep():
             return Segments.of(padding, frame.key_length, self.segment_size, device)
-        if self._kept is None or not torch.equal(self._kept[0], padding):
+        kept = self._kept  # another thread may put its own there
+        if kept is None or not torch.equal(kept[0], padding):
             with torch.inference_mode(False):  # they may be used in a training step later
-                self._kept = padding.clone(), Segments.of(padding, frame.key_length, self.segment_size, padding.device)
-        return self._kept[1]
+                kept = padding.clone(), Segments.of(padding, frame.key_length, self.segment_size, padding.device)
+            self._kept = kept
+        return kept[1]
 
     def prepare(self, call: Call) -> Mapping[str, Tensor]:
         """Return nothing; raise ValueError if segments are impossible in this call."""

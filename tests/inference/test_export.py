@@ -85,9 +85,33 @@ def test_from_training_to_translation_without_fairseq(tmp_path: Path) -> None:
     assert wrong.returncode == 1 and wrong.stderr == "fairseq_localattn: --beam 0: give 1 or more\n"
 
 
-def test_a_model_is_never_overwritten(exported: Path) -> None:
-    with pytest.raises(UsageError, match="a model is in it; give another folder"):
-        main(["--path", str(exported / "checkpoint_best.pt"), "--to", str(exported / "model")])
+@pytest.mark.parametrize("name", ["model.json", "README.md", "dict.target.txt", "bpe.codes", "model.safetensors"])
+def test_no_file_is_overwritten(name: str, exported: Path, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(UsageError, match=f"{name} is in it; give a new folder"):
+        main(["--path", str(exported / "checkpoint_best.pt"), "--to", str(tmp_path)])
+    assert [each.read_text() for each in tmp_path.iterdir()] == ["mine"]
+
+
+def test_the_card_and_the_folder_follow_the_options(exported: Path, tmp_path: Path) -> None:
+    """Codes that are not used need not be there, and only one of two flags for scores is told of."""
+    model, args = random_model("transformer_mma_tiny")
+    path = write_checkpoint(tmp_path, model, args, bpe="subword_nmt", bpe_codes="/gone", data=".")
+    shared = ["--path", str(path), "--to", str(tmp_path / "model")]
+    with pytest.raises(UsageError, match="--results and --row: give both"):
+        main([*shared, "--row", "mma"])
+    main([*shared, "--bpe", "none", "--int8"])
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert "| 8 bits in linear layers" in card and f"| training data | {Path.cwd().name} |" in card
+    assert f"| layers | 2 and 2, {args.encoder_embed_dim} wide |" in card
+
+
+def test_a_model_of_trees_is_not_said_to_translate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_checkpoint(tmp_path, *random_model("transformer_mgsa_tiny"))
+    main(["--path", str(path), "--to", str(tmp_path / "model")])
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert all("search(model, tokens, options, phrases=…)" in said for said in (card, capsys.readouterr().out))
+    assert "translate --path" not in card
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,13 @@ def test_logits_are_nearly_the_same(name: str) -> None:
     assert len(search(coarse, tokens, Options(max_len_b=5))) == 3
 
 
+def test_weights_that_are_loaded_later_are_computed_with() -> None:
+    one, other = (Int8Linear.of(torch.nn.Linear(8, 16)) for _ in range(2))
+    one.load_state_dict(other.state_dict())
+    x = torch.randn(3, 8)
+    assert torch.equal(one(x), other(x))
+
+
 def test_a_row_of_zeros_is_computed() -> None:
     linear = torch.nn.Linear(8, 16).requires_grad_(False)
     torch.testing.assert_close(Int8Linear.of(linear)(torch.zeros(1, 2, 8)), linear.bias.expand(1, 2, 16))

@@ -12,7 +12,8 @@ from fairseq.models.transformer import TransformerConfig
 
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.grammar.layers import LayerBuilder
-from fairseq_localattn.inference import load
+from fairseq_localattn.inference import Options, load, search
+from fairseq_localattn.inference.int8 import to_int8
 from fairseq_localattn.inference.sizes import Sizes, options_of, sizes_of
 from fairseq_localattn.models.architectures import localattn_architectures
 from support.inference.models import random_model, write_checkpoint
@@ -23,6 +24,31 @@ def test_what_the_process_may_read_stays(tmp_path: Path) -> None:
     before = set(map(id, torch.serialization.get_safe_globals()))
     load(write_checkpoint(tmp_path, *random_model("transformer_mma_tiny")))
     assert before <= set(map(id, torch.serialization.get_safe_globals()))
+
+
+def test_embeddings_that_a_checkpoint_has_as_copies_are_one(tmp_path: Path) -> None:
+    """So fairseq writes them from a GPU, and where it averages checkpoints."""
+    model, args = random_model("transformer_mma_tiny")
+    path = write_checkpoint(tmp_path, model, args)
+    state = torch.load(path, weights_only=False)
+    state["model"] = {name: tensor.clone() for name, tensor in state["model"].items()}
+    torch.save(state, path)
+    assert sum(each.numel() for each in load(path).model.parameters()) == sum(x.numel() for x in model.parameters())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_torchs_default_type_changes_nothing(dtype: torch.dtype, tmp_path: Path) -> None:
+    model, args = random_model("transformer_mma_tiny")
+    path, tokens = write_checkpoint(tmp_path, model, args), torch.tensor([[5, 6, 2]])
+    expected = search(load(path).model, tokens, Options())
+    before = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(dtype)
+        found = search(load(path).model, tokens, Options())
+        assert len(search(to_int8(load(path).model), tokens, Options())) == 1
+    finally:
+        torch.set_default_dtype(before)
+    assert [each.tokens for each in found[0]] == [each.tokens for each in expected[0]]
 
 
 @pytest.mark.parametrize("name", sorted(CASES))

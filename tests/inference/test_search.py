@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.inference import Options, search
+from fairseq_localattn.inference import model as inference_model
 from fairseq_localattn.inference.search import _best
 from support.inference.models import assert_equal, batch_of, fairseqs, random_model, without_fairseq
 from support.models import CASES, TINY
@@ -109,6 +111,41 @@ def test_prefixes_are_fairseqs() -> None:
     assert [best[0].tokens[:3] for best in ours[2::3]] == prefix[2::3].tolist()
 
 
+def test_threads_keep_tables_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread replaces what is kept, between its check and its use: segments of keys, the table of sinusoids."""
+    model, args = random_model("diffwin-all-layers")
+    ours = without_fairseq(model, args)
+    one, other = (batch_of(model, lengths)["src_tokens"] for lengths in ([9, 3], [9, 7]))
+    expected = search(ours, one, Options(max_len_b=5))
+
+    def lost(stack: torch.nn.Module, name: str, value: Any) -> None:
+        torch.nn.Module.__setattr__(stack, name, value)
+        if name == "sinusoids":
+            torch.nn.Module.__setattr__(stack, name, value[:3])
+
+    monkeypatch.setattr(inference_model._Stack, "__setattr__", lost, raising=False)
+    for stack in (ours.encoder, ours.decoder):
+        stack.sinusoids = inference_model.sinusoids(4, args.encoder_embed_dim)
+    assert search(ours, one, Options(max_len_b=5)) == expected
+
+    modules: list[Any] = [each for each in ours.modules() if getattr(each, "segment_size", 1) > 1]
+    window, equal = modules[0], torch.equal
+    frames = [SimpleNamespace(key_padding_mask=tokens.eq(1), key_length=9) for tokens in (one, other)]
+
+    def equal_and_lost(a: torch.Tensor, b: torch.Tensor) -> bool:
+        found = equal(a, b)
+        window._kept = of_other
+        return found
+
+    with torch.inference_mode():
+        first, second = (window._segments(frame, one.device).first.clone() for frame in frames)
+        of_other = window._kept
+        window._segments(frames[0], one.device)
+        monkeypatch.setattr(torch, "equal", equal_and_lost)
+        found = window._segments(frames[0], one.device).first
+    assert found.tolist() == first.tolist() != second.tolist()
+
+
 def test_samples_follow_the_probabilities() -> None:
     model, args = random_model("transformer_mma_tiny")
     ours, tokens = without_fairseq(model, args), batch_of(model, [5])["src_tokens"]
@@ -154,6 +191,9 @@ def test_the_best_words_are_found_by_chunks(words: int, places: int) -> None:
         ({"beam": 22}, "less than half"),
         ({"min_len": 9, "max_len_b": 8}, "--min-len 9"),
         ({"sampling_topk": 2, "sampling_topp": 0.5}, "choose one"),
+        ({"sampling_topk": 2}, "give --sampling as well"),
+        ({"max_len_a": float("inf")}, "--max-len-a inf: give a finite number"),
+        ({"lenpen": float("nan")}, "--lenpen nan: give a finite number"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options: dict[str, Any], message: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import io
+import math
 import os
 import random
 import re
@@ -78,6 +79,7 @@ def test_text_is_processed_as_by_fairseq(kind: str, tmp_path: Path) -> None:
         ({"bpe": "subword_nmt"}, "--bpe-codes is missing"),
         ({"bpe": "sentencepiece", "sentencepiece_model": "/nowhere/x"}, "no such file"),
         ({"bpe": "sentencepiece", "sentencepiece_model": __file__}, "is no model of SentencePiece"),
+        ({"bpe": "subword_nmt", "bpe_codes": sys.executable}, "holds no codes of subword-nmt"),
     ],
     ids=str,
 )
@@ -97,6 +99,14 @@ def test_each_line_has_the_translation_that_it_has_alone(translator: Translator)
     tokens = translator.trained.source.encode(["w9"])
     (best_of_all,) = search(translator.trained.model, torch.tensor([tokens]), translator.options)
     assert found[2][0][0].split() == translator.trained.target.decode(best_of_all[0].tokens)
+
+
+def test_each_line_has_as_many_translations_as_were_asked_for(translator: Translator) -> None:
+    """A search that has one alone, as of the end at once, is filled up."""
+    many = Translator(translator.trained, Text(), Options(beam=3, nbest=3, min_len=0, max_len_b=0))
+    found = many.translate(["w1 w2", "", "w3"])
+    assert [len(best) for best in found] == [3, 3, 3]
+    assert found[1] == [("", 0.0), *2 * [("", -math.inf)]] and found[0][0][1] > found[0][1][1] == -math.inf
 
 
 def test_a_long_line_is_told_of_and_translated_in_pieces(
@@ -165,6 +175,17 @@ def test_random_lines_lose_none_and_leave_nothing(translator: Translator, tmp_pa
     assert list(temporary.iterdir()) == []
     with pytest.raises(ProcessLookupError):
         os.killpg(command.pid, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is full")
+def test_an_output_that_is_full_is_told_of_in_one_line(tmp_path: Path) -> None:
+    path = write_checkpoint(tmp_path, *random_model("transformer_mma_tiny"))
+    command = [sys.executable, "-m", "fairseq_localattn", "translate", "--path", str(path)]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, input=b"w1\n", stdout=full, stderr=subprocess.PIPE, cwd=ROOT)
+    said = b"fairseq_localattn: standard input or output: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, said)
 
 
 @pytest.mark.slow
