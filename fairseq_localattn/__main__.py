@@ -95,7 +95,7 @@ def run(given: list[str]) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m fairseq_localattn",
         description="Print the path to give to fairseq's --user-dir, and the architectures that it brings; or, as "
-        f"`python -m fairseq_localattn COMMAND`, {', or '.join(COMMANDS.values())}.",
+        f"`python -m fairseq_localattn COMMAND`: {'; '.join(f'{name}, to {what}' for name, what in COMMANDS.items())}.",
         epilog='example: fairseq-train DATA --user-dir "$(python -m fairseq_localattn --path)" --arch transformer_mma',
     )
     parser.add_argument("--path", action="store_true", help="print the path and nothing else")

@@ -53,6 +53,8 @@ def sized(architecture: str) -> str:
     known = localattn_architectures("translation")
     if architecture not in known:
         raise RecipeError(f"--arch {architecture}: no such architecture; there are {', '.join(sorted(known))}")
+    if SIZE.sub("", architecture) == "transformer_hybrid":
+        raise RecipeError(f"--arch {architecture}: without a text it is the Transformer; docs/own-data.md has tables")
     return quick_size_of(architecture)
 
 
