@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments.engine.ledger import Ledger
-from experiments.measure.bleu import FEWEST, LENGTHS, ORDERS, group_size, length_metric
+from experiments.measure.bleu import FEWEST, LENGTHS, ORDERS, group_size, length_groups
 from experiments.measure.csv_files import Line
 from experiments.measure.generated import ScoreError
 from experiments.recipes.recipe import Recipe
@@ -63,7 +63,8 @@ def note(systems: Sequence[System]) -> str:
 
 def by_length(figure: Any, systems: Sequence[System]) -> None:
     """Draw BLEU by the length of the source, as Figure 2 of Cui et al. 2019."""
-    names = {length_metric(above, to): f"> {above}" if to is None else f"({above}, {to}]" for above, to in LENGTHS}
+    groups = length_groups(LENGTHS).items()
+    names = {name: f"> {above}" if to is None else f"({above}, {to}]" for name, (above, to) in groups}
     lines = [line for system in systems for line in system.lines if line["metric"] in names]
     sizes = {line["metric"]: group_size(line["signature"]) or 0 for line in lines}
     there = [name for name in names if sizes.get(name, 0) >= FEWEST]

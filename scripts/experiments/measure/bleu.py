@@ -16,8 +16,7 @@ from experiments.measure.generated import ScoreError
 
 REFERENCE_LENGTHS = ("closest", "shortest")
 TOKENISERS = {"zh": "zh", "ja": "ja-mecab"}  # sacreBLEU's, by language; of all others 13a
-# Groups by the source's words, (above, up to), as in Figure 2 of Cui et al. 2019.
-LENGTHS = ((0, 10), (10, 20), (20, 30), (30, 40), (40, 50), (50, None))
+LENGTHS = (10, 20, 30, 40, 50)  # the longest sources of all groups by length but the last, in words; Cui et al. 2019
 FEWEST = 10  # sentences of a group whose BLEU is shown; the CSV has all groups
 # Orders of n-grams, as in Figure 3 of Yang et al. 2019 and Figure 2 of Hao et al. 2019.
 ORDERS = range(1, 9)
@@ -124,15 +123,16 @@ def split_compounds(line: str) -> str:
     return re.sub(rb"(\S)-(\S)", rb"\1 ##AT##-##AT## \2", line.encode()).decode()
 
 
+def length_groups(bounds: Sequence[int]) -> dict[str, tuple[int, int | None]]:
+    """Return metric → (above, up to) of each group by length, in words; None: any number."""
+    pairs = list(zip((0, *bounds), (*bounds, None), strict=True))
+    return {f"bleu_{above}" + ("" if up_to is None else f"_{up_to}"): (above, up_to) for above, up_to in pairs}
+
+
 def of_length(sources: Sequence[str], above: int, up_to: int | None) -> list[int]:
     """Return the numbers of the sentences with more than ``above`` words, and at most ``up_to`` (None: any)."""
     sizes = [len(line.split()) for line in sources]
     return [number for number, size in enumerate(sizes) if above < size and (up_to is None or size <= up_to)]
-
-
-def length_metric(above: int, up_to: int | None) -> str:
-    """Return the name of BLEU of the sentences with such lengths."""
-    return f"bleu_{above}" if up_to is None else f"bleu_{above}_{up_to}"
 
 
 def group_size(signature: str) -> int | None:

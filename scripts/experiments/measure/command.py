@@ -1,8 +1,8 @@
 """Score what a model has written: BLEU, ROUGE, accuracy or perplexity, also against a baseline's output.
 
     python scripts/score.py GENERATE.txt --reference raw/test.en [--target en] [--tokenised tok/test.en]
-                            [--bpe subword_nmt|sentencepiece|wordpiece|none] [--lowercase] [--by-length [--source FILE]]
-                            [--by-ngram]
+                            [--bpe subword_nmt|sentencepiece|wordpiece|none] [--lowercase]
+                            [--by-length [WORDS] [--source FILE]] [--by-ngram]
     python scripts/score.py GENERATE.txt --reference raw/test.en.ref0 --reference raw/test.en.ref1 ... \\
                             [--tokenised tok/test.en.ref0 ...] [--reference-length closest|shortest]
     python scripts/score.py SEED1.txt SEED2.txt ... --reference raw/test.en
@@ -17,16 +17,18 @@ BLEU is sacreBLEU on detokenised text against the raw reference, with its signat
 chrF is sacreBLEU's on the same text. COMET is not included: it needs a trained model of its own.
 Pieces of SentencePiece join to text, and are not detokenised unless --tokenised is another text than --reference.
 --tokenised adds BLEU on the tokens as they are (as multi-bleu.perl counts), with --target de or fr also after
-compound splitting. --by-length adds BLEU by the number of source words, --by-ngram BLEU of the n-grams of each order
-from 1 to 8 alone. --baseline tests against another system: BLEU and ROUGE by paired bootstrap, accuracy by McNemar's
-test. Several outputs are those of several seeds, whose BLEU is counted and tested over all of them together: sentences
-are resampled, the trainings are not. In the place of an output may stand its counts of BLEU, a file of results/counts.
+compound splitting. --by-length adds BLEU by the number of source words (10,20 makes three groups: up to 10, up to 20,
+longer), --by-ngram BLEU of the n-grams of each order from 1 to 8 alone. --baseline tests against another system: BLEU
+and ROUGE by paired bootstrap, accuracy by McNemar's test. Several outputs are those of several seeds, whose BLEU is
+counted and tested over all of them together: sentences are resampled, the trainings are not. In the place of an output
+may stand its counts of BLEU, a file of results/counts.
 An output in which a sentence is missing or doubled is an error.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import logging
 import sys
@@ -34,7 +36,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from experiments.measure.bleu import REFERENCE_LENGTHS
+from experiments.measure.bleu import LENGTHS, REFERENCE_LENGTHS
 from experiments.measure.generated import BPE_KINDS, ScoreError
 from experiments.measure.metrics import metric_name
 from experiments.measure.predictions import accuracy, perplexity
@@ -86,8 +88,6 @@ def check(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     several = len(args.output) > 1
     if args.metric != "bleu" and (several or len(args.baseline) > 1):
         raise ScoreError(f"--metric {args.metric} takes one output, and one --baseline")
-    if several and (args.by_length or args.by_ngram):
-        raise ScoreError("--by-length and --by-ngram take one output")
     if len(args.baseline) > 1 and not several:
         raise ScoreError("several --baseline need several outputs")
     for path in (*args.output, *args.baseline):
@@ -99,6 +99,17 @@ def check(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
 
 def _flag(name: str) -> str:
     return "OUTPUT, the file to score" if name == "output" else f"--{name.replace('_', '-')}"
+
+
+def _bounds(text: str) -> tuple[int, ...]:
+    """Return '10,20' as numbers. Raises ArgumentTypeError, which argparse shows."""
+    try:
+        found = tuple(map(int, text.split(",")))
+    except ValueError:
+        found = ()
+    if not found or not all(low < high for low, high in itertools.pairwise((0, *found))):
+        raise argparse.ArgumentTypeError(f"{text!r}: give numbers of words in ascending order, such as 10,20,40")
+    return found
 
 
 def as_text(output: Sequence[str], found: Sequence[Measurement]) -> str:
@@ -132,7 +143,9 @@ def make_parser() -> argparse.ArgumentParser:
         help="which of several references the brevity penalty looks at (default: closest)")  # fmt: skip
     add("--bpe", choices=BPE_KINDS, default="subword_nmt", help="default: subword_nmt")
     add("--lowercase", action="store_true", help="compare without case")
-    add("--by-length", action="store_true", help="BLEU by the number of source words as well")
+    add("--by-length", nargs="?", type=_bounds, default=(), const=LENGTHS, metavar="WORDS",
+        help="BLEU by the number of source words as well, in groups up to these and longer "
+        f"(default: {','.join(map(str, LENGTHS))})")  # fmt: skip
     add("--by-ngram", action="store_true", help="BLEU of the n-grams of each order alone as well")
     add("--source", type=Path, help="lead3: the articles; by length: sources with words apart")
     add("--json", action="store_true")

@@ -10,13 +10,14 @@ import json
 import shlex
 import statistics
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from experiments.data.prepared import PHRASE_TASK, Prepared, trees_fingerprint
 from experiments.measure import scoring
+from experiments.measure.bleu import LENGTHS
 from experiments.measure.counts import SUFFIX
 from experiments.measure.csv_files import Line, read_lines
 from experiments.measure.generated import ScoreError
@@ -137,11 +138,12 @@ class Translation(Generated):
     """BLEU on each test set, and the mean where there are several. What it counts is kept.
 
     Attributes:
-        by_length: count BLEU by the number of source words as well.
+        by_length: count BLEU by the number of source words as well, in groups up to these and longer.
         by_ngram: count BLEU of the n-grams of each order alone as well.
     """
 
-    by_length = by_ngram = False
+    by_length: Sequence[int] = ()
+    by_ngram = False
 
     def counts_files(self, run: Measured) -> dict[str, Path]:
         tests = run.recipe.corpus.tests.values()
@@ -170,7 +172,7 @@ class PhraseTranslation(Translation):
 
 
 class ByLength(Translation):
-    by_length = True
+    by_length = LENGTHS
 
 
 class ByNgram(Translation):

@@ -26,7 +26,6 @@ NAMES = {
     "accuracy": "accuracy (%)",
     "perplexity": "perplexity (lower is better)",
     "steps_per_second": "steps/s",
-    "bleu_50": "BLEU, more than 50 words",
     "bleu_by_length": "BLEU by length of the source",
     "bleu_by_ngram": "BLEU by order of n-grams",
     "tag_accuracy": "tags right (%)",
@@ -46,6 +45,9 @@ def metric_name(metric: str) -> str:
     test, _, name = metric.rpartition("/")
     if order := re.fullmatch(r"bleu_ngram_(\d+)", name):
         name = f"BLEU, {order[1]}-grams alone"
-    lengths = re.fullmatch(r"bleu_(\d+)_(\d+)", name)
-    said = f"BLEU, {int(lengths[1]) + 1} to {lengths[2]} words" if lengths else NAMES.get(name, name)
+    elif lengths := re.fullmatch(r"bleu_(\d+)_(\d+)", name):
+        name = f"BLEU, {int(lengths[1]) + 1} to {lengths[2]} words"
+    elif longer := re.fullmatch(r"bleu_(\d+)", name):
+        name = f"BLEU, more than {longer[1]} words"
+    said = NAMES.get(name, name)
     return f"{test}: {said}" if test else said

@@ -14,12 +14,11 @@ from sacrebleu.metrics.chrf import CHRF
 from experiments.data.prepared import Prepared
 from experiments.measure import rouge
 from experiments.measure.bleu import (
-    LENGTHS,
     ORDERS,
     TOKENISERS,
     Counter,
     join_dashes,
-    length_metric,
+    length_groups,
     of_length,
     split_compounds,
 )
@@ -163,7 +162,7 @@ def keep_counts(output: str | Path, test: TestSet, path: Path) -> None:
 
 
 def translation(
-    output: str | Path, test: TestSet, baseline: str | Path | None = None, **more: bool
+    output: str | Path, test: TestSet, baseline: str | Path | None = None, **more: Any
 ) -> list[Measurement]:
     """Return :func:`pooled` of one output, tested against a baseline's if given."""
     return pooled([output], test, [] if baseline is None else [baseline], **more)
@@ -174,7 +173,7 @@ def pooled(
     test: TestSet,
     baselines: Sequence[str | Path],
     *,
-    by_length: bool = False,
+    by_length: Sequence[int] = (),
     by_ngram: bool = False,
 ) -> list[Measurement]:
     """Return every BLEU that applies (``counters_of``), each tested against a baseline's if given.
@@ -183,9 +182,9 @@ def pooled(
     outputs as one corpus. Sentences are resampled, each with all its outputs, because the outputs of one sentence are
     not independent. The trainings stay as they are: p says nothing of other seeds.
 
-    Of one output, with ``by_length`` the first metric is also counted by the number of source words, as ``bleu_0_10``
-    to ``bleu_50``, for the lengths that there are; with ``by_ngram`` for the n-grams of each order alone, as
-    ``bleu_ngram_1`` to ``bleu_ngram_8``. Raises ScoreError.
+    With ``by_length``, bounds in ascending order, the first metric is also counted by the number of source words, as
+    ``bleu_0_10`` to ``bleu_50``, for the lengths that there are; with ``by_ngram`` for the n-grams of each order alone,
+    as ``bleu_ngram_1`` to ``bleu_ngram_8``. Raises ScoreError.
     """
     counters = counters_of(test)
     ours, theirs = (_summed([counts_of(path, test, counters) for path in paths]) for paths in (outputs, baselines))
@@ -198,9 +197,9 @@ def pooled(
     system, other = ours[name], theirs.get(name)
     if by_length:
         sources = test.sources(outputs[0])
-        for above, up_to in LENGTHS:
-            if numbers := of_length(sources, above, up_to):
-                part, note = length_metric(above, up_to), f"{counter.signature}|sentences:{len(numbers)}"
+        for part, bounds in length_groups(by_length).items():
+            if numbers := of_length(sources, *bounds):
+                note = f"{counter.signature}|sentences:{len(numbers)}"
                 than = None if other is None else other[numbers]
                 found.append(measured(part, note, counter.bleu, system=system[numbers], baseline=than))
     for order in ORDERS if by_ngram else ():

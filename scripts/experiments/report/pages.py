@@ -29,7 +29,7 @@ from experiments.measure.generated import ScoreError
 from experiments.recipes.nodes import nearest
 from experiments.recipes.tables import papers, tables_of
 from experiments.report.claims import claims_csv, claims_table
-from experiments.report.gains import RANKED, draw, is_drawn, picture, tables_shown
+from experiments.report.gains import RANKED, RANKINGS, draw, is_drawn, picture, tables_shown
 from experiments.report.locality import locality_table
 from experiments.report.papers import all_tables, ranking_table, summary_table, table_of_paper
 from experiments.report.speed import attentions_table, speed_table
@@ -145,7 +145,7 @@ def make(root: Path, check: bool) -> int:
             texts[page] = text
     pictures = sorted({name for page in pages(root) for name in GAINS.findall(page.read_text(encoding="utf-8"))})
     outdated = [name for name in pictures if not is_drawn(root, name)]
-    drawn = {table for name in RANKED.keys() & pictures for table in tables_shown(root, name)}
+    drawn = {table for name in {*RANKED, *RANKINGS} & {*pictures} for table in tables_shown(root, name)}
     for name, where in needed(root).items():
         if name not in shown and name.partition("/")[0] not in shown and name not in drawn:
             raise ScoreError(f"{where}: no page has it: put its two markers, table {name}, into results/*.md")

@@ -160,7 +160,7 @@ def test_japanese_without_mecab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_bleu_by_length(tmp_path: Path, test_set: scoring.TestSet) -> None:
     lines = noisy(REFERENCES, 0.1, 3)
     output = write_output(tmp_path / "out", lines, sources=SOURCES)
-    found = by_metric(scoring.translation(output, test_set, by_length=True))
+    found = by_metric(scoring.translation(output, test_set, by_length=bleu.LENGTHS))
     groups = {"bleu_0_10": (1, 10), "bleu_10_20": (11, 20), "bleu_20_30": (25,), "bleu_30_40": (35,)}
     groups |= {"bleu_40_50": (45, 50), "bleu_50": (51, 80)}
     assert set(found) == {"tokenised_bleu", "sacrebleu", *groups}
@@ -171,15 +171,30 @@ def test_bleu_by_length(tmp_path: Path, test_set: scoring.TestSet) -> None:
         assert found[name].signature.endswith(f"|sentences:{len(chosen)}")
 
 
+def test_groups_of_chosen_lengths_take_seeds_together(tmp_path: Path, test_set: scoring.TestSet) -> None:
+    """The score of a group is that of all outputs of its sentences as one corpus; groups can be any."""
+    seeds = [noisy(REFERENCES, 0.1, seed) for seed in (3, 4)]
+    outputs = [write_output(tmp_path / f"{n}", lines, sources=SOURCES) for n, lines in enumerate(seeds)]
+    chosen = [n for n, source in enumerate(SOURCES) if len(source.split()) > 40]
+    expected = reference_bleu(
+        [lines[n] for lines in seeds for n in chosen], [[REFERENCES[n] for n in chosen] * 2], False
+    )
+    done = run_score(*outputs, "--reference", test_set.paths[0], "--bpe", "none", "--by-length", "20,40")
+    assert f"BLEU, more than 40 words {expected:.2f}" in done.stdout and "BLEU, 21 to 40 words" in done.stdout
+    for wrong in ("20,10", "many", "0,10"):
+        done = run_score(outputs[0], "--reference", test_set.paths[0], "--by-length", wrong)
+        assert f"argument --by-length: '{wrong}': give numbers of words in ascending order" in done.stderr
+
+
 def test_words_of_the_source_are_counted(tmp_path: Path, test_set: scoring.TestSet) -> None:
     """Twelve sub-words of six words are in the first group; a file of sources goes before the output's."""
     pieces = [" ".join(f"{word}@@ z" for word in "abcdef")] * len(REFERENCES)
     output = write_output(tmp_path / "out", REFERENCES, sources=pieces)
     joined = replace(test_set, bpe="subword_nmt")
-    assert "bleu_0_10" in by_metric(scoring.translation(output, joined, by_length=True))
-    assert "bleu_10_20" in by_metric(scoring.translation(output, test_set, by_length=True))
+    assert "bleu_0_10" in by_metric(scoring.translation(output, joined, by_length=bleu.LENGTHS))
+    assert "bleu_10_20" in by_metric(scoring.translation(output, test_set, by_length=bleu.LENGTHS))
     sources = write_lines(tmp_path / "test.de", SOURCES)
-    assert "bleu_50" in by_metric(scoring.translation(output, replace(joined, source=sources), by_length=True))
+    assert "bleu_50" in by_metric(scoring.translation(output, replace(joined, source=sources), by_length=bleu.LENGTHS))
     apart = write_output(tmp_path / "apart", REFERENCES)  # each source one word, as SentencePiece leaves Japanese
     assert_one_line(
         run_score(apart, "--reference", *test_set.paths, "--by-length"),

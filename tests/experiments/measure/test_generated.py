@@ -29,7 +29,7 @@ def test_a_mark_at_the_start_and_gzip_are_no_text(tmp_path: Path, test_set: Test
         data = b"\xef\xbb\xbf" + path.read_bytes()
         new.write_bytes(gzip.compress(data) if packed else data)
     plain, found = (
-        translation(output, TestSet([text], "en", tokenised=[text], source=source), by_length=True)
+        translation(output, TestSet([text], "en", tokenised=[text], source=source), by_length=(10,))
         for output, text, source in (paths, marked)
     )
     assert found == plain and plain[0].score == pytest.approx(100) and plain[-1].metric == "bleu_0_10"

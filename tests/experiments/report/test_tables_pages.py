@@ -81,13 +81,29 @@ def test_pictures_of_gains_are_drawn_where_numbers_changed(tmp_path: Path, capsy
     assert pages.main([], tmp_path) == 0 and picture.read_bytes()[:4] == b"\x89PNG"
     assert "1 of 1 pictures drawn: man\n" in capsys.readouterr().out
     (gain,) = gains.gains_of(tmp_path, "man")
-    assert (gain.label, gain.by_seed, gain.clear) == ("Table 1: DMAN | SAN", (1.0, -0.2), False)
-    assert gain.paper == pytest.approx(1.9)
+    assert (gain.label, gain.low, gain.high, gain.clear) == ("Table 1: DMAN | SAN", -0.2, 1.0, False)
+    assert (gain.mean, gain.paper) == (pytest.approx(0.4), pytest.approx(1.9))
     assert pages.main(["--check"], tmp_path) == 0
     path.write_text(path.read_text().replace("-0.20", "-0.30"))
     assert pages.main(["--check"], tmp_path) == 1
     assert f"{picture} is not what the results say" in capsys.readouterr().err
     assert pages.main([], tmp_path) == 0 and pages.main(["--check"], tmp_path) == 0
+
+
+def test_intervals_of_a_ranking(tmp_path: Path) -> None:
+    """Gains over the mean Transformer with Student's interval; seeds of a training from the table that has most."""
+    rows = {"transformer": (30, 32), "man": (33, 34, 35)}
+    for table, seeds in (("man/table1", 2), ("man/table2", 3)):
+        table_file(tmp_path, name=table)
+        found = [(row, n, score) for row, scores in rows.items() for n, score in enumerate(scores[:seeds])]
+        csv_of(tmp_path, *(line(row, n, "sacrebleu", score, scale="small") for row, n, score in found), table=table)
+    data = gains.Data("both", "small", ("man/table1", "man/table2"))
+    (gain,) = gains.ranking_of(tmp_path, data)
+    # Squares 2 + 2 with 1 + 2 degrees of freedom, whose t is 3.182: 3.182 * sqrt(4 / 3) * sqrt(1 / 3 + 1 / 2) = 3.354.
+    assert (gain.label, gain.mean, gain.clear) == ("DMAN | SAN", 3, False)
+    assert (gain.low, gain.high) == pytest.approx((3 - 3.354, 3 + 3.354), abs=1e-3)
+    csv_of(tmp_path, line("man", 1, "sacrebleu", 36, scale="small"))
+    assert gains.ranking_of(tmp_path, gains.Data("no baseline", "small", ("man/table1",))) == []
 
 
 def test_the_claims_comparisons_are_renewed_and_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
