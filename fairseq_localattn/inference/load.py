@@ -55,6 +55,8 @@ def load(
     languages = {"source_lang": source_lang, "target_lang": target_lang}
     given = {name: value for name, value in languages.items() if value is not None}
     if file.is_dir():
+        if data is not None:
+            raise UsageError(f"--data {data}: {file} is a folder of export with dictionaries of its own: leave it out")
         sizes, weights, dictionaries, text = folder.read(file)
         model = build(sizes, weights, dictionaries, where=str(file))
         if text.get("int8"):

@@ -80,8 +80,10 @@ class Translator:
         Where the search has fewer, empty ones of -inf stand in their places. The first one of an empty line has 0.
 
         Lines are batched by length and returned in their order. What is wrong with one is told of on stderr, with its
-        number, from ``first``.
+        number, from ``first``. Raises TypeError for one text, whose letters would be lines.
         """
+        if isinstance(lines, str):
+            raise TypeError("lines: give a list of lines, not one text")
         parts: list[tuple[int, list[int]]] = []  # the line of each part, and its tokens
         for number, line in enumerate(lines):
             parts += [(number, part) for part in self._parts(line, first + number)]

@@ -96,6 +96,8 @@ def test_what_is_missing_or_damaged_is_told_of(tmp_path: Path) -> None:
     path = write_checkpoint(tmp_path, model, args)
     with pytest.raises(UsageError, match="no such file; give a checkpoint"):
         load(tmp_path / "nothing.pt")
+    with pytest.raises(UsageError, match="dictionaries of its own: leave it out"):
+        load(tmp_path, data=tmp_path)
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match=r"empty.dict.xx.txt: no such file"):
         load(path, tmp_path / "empty")

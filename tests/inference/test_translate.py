@@ -109,6 +109,11 @@ def test_each_line_has_as_many_translations_as_were_asked_for(translator: Transl
     assert found[1] == [("", 0.0), *2 * [("", -math.inf)]] and found[0][0][1] > found[0][1][1] == -math.inf
 
 
+def test_one_text_is_no_list_of_lines(translator: Translator) -> None:
+    with pytest.raises(TypeError, match="give a list of lines"):
+        translator.best("w1 w2")
+
+
 def test_a_long_line_is_told_of_and_translated_in_pieces(
     translator: Translator, capsys: pytest.CaptureFixture[str]
 ) -> None:
