@@ -19,6 +19,8 @@ def configure_products(asked: str) -> str:
     products = _products_of_cpu(asked)
     if asked == "bf16" and not _multiplies_bf16():
         logger.warning("--localattn-cpu-matmul bf16: this CPU has no products of bfloat16, so they are in fp32")
+    elif asked == "bf16" and _is_of("GenuineIntel") and not torch.cpu._is_amx_tile_supported():
+        logger.warning("--localattn-cpu-matmul bf16: on an Intel CPU without AMX fp32 is faster: give auto")
     return "bf16 (autocast)" if trains_in_bf16(asked) else products
 
 
@@ -58,11 +60,15 @@ def _mkl_is_narrow() -> bool:
 
     It takes AVX2 on every CPU that is not Intel's; oneDNN takes AVX-512 where it is.
     """
-    if not torch.backends.mkl.is_available() or torch.backends.cpu.get_cpu_capability() != "AVX512":
-        return False
+    has_both = torch.backends.mkl.is_available() and torch.backends.cpu.get_cpu_capability() == "AVX512"
+    return has_both and _is_of("AuthenticAMD")
+
+
+def _is_of(vendor: str) -> bool:
+    """Return whether the CPU is of this vendor, by the name that Linux gives; False elsewhere."""
     try:
-        return "AuthenticAMD" in Path("/proc/cpuinfo").read_text()
-    except OSError:  # not Linux
+        return vendor in Path("/proc/cpuinfo").read_text()
+    except OSError:
         return False
 
 

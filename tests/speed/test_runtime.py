@@ -144,6 +144,20 @@ def test_checkpointed_layers_are_computed_again_in_bf16(monkeypatch: pytest.Monk
     assert computed == [torch.bfloat16] * 2
 
 
+@pytest.mark.parametrize(("vendor", "amx", "warned"), [
+    ("GenuineIntel", False, True), ("GenuineIntel", True, False), ("AuthenticAMD", False, False),
+])  # fmt: skip
+def test_bf16_that_is_slower_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, vendor: str, amx: bool, warned: bool
+) -> None:
+    """Intel's CPUs without AMX take nearly twice as long for a product in bf16 as in fp32; AMD's do not."""
+    monkeypatch.setattr(products, "_multiplies_bf16", lambda: True)
+    monkeypatch.setattr(products, "_is_of", lambda name: name == vendor)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
+    build("transformer_mma_tiny", ["--localattn-cpu-matmul", "bf16"])
+    assert ("fp32 is faster" in caplog.text) is warned
+
+
 @pytest.mark.parametrize(("asked", "multiplies", "gpu", "found"), [
     ("bf16", True, False, torch.bfloat16), ("auto", True, False, torch.float32), ("fp32", True, False, torch.float32),
     ("bf16", False, False, torch.float32), ("bf16", True, True, torch.float32),
