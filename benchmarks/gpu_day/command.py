@@ -25,7 +25,8 @@ from .plan import SIZES, STAGES, of_stages, steps
 FAILED, LEFT = 1, 3  # exit statuses: a step has failed; steps are left for a further call
 DESCRIPTION = """\
 Measure this package on one GPU: the contract suite on it in fp32, bf16 and fp16, the benchmarks against fairseq's own
-Transformer, and the trainings of a Transformer and six systems side by side, decoded and scored.
+Transformer, and trainings side by side, decoded and scored: a Transformer and six systems, graphs and none, and three
+seeds of what "Which attention?" compares.
 
 OUT/results has CSVs and pictures as results/ has them, OUT/gpu_day.md shows them with the goals, OUT/gpu_day.tar.gz has
 all of it in one file. What is done is skipped by a second call, a training that was stopped continues, and what has

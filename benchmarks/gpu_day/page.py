@@ -15,7 +15,7 @@ from fairseq_localattn.files import replaced, write_whole
 
 from .course import Step
 from .goals import goal_of
-from .plan import SAME, TABLE, TABLES, report_of
+from .plan import TABLES, TRAININGS, report_of
 
 Rows = list[dict[str, str]]
 ARCHIVE, PAGE = "gpu_day.tar.gz", "gpu_day.md"
@@ -145,7 +145,7 @@ def _shown(number: str) -> str:
 
 def trainings(out: Path) -> str:
     """Return the sections about the trainings."""
-    tables = {paper_and_name[1]: out / "results" / Path(*paper_and_name) for paper_and_name in (SAME, TABLE)}
+    tables = {each.table[1]: out / "results" / Path(*each.table) for each in TRAININGS.values()}
     return "\n\n".join(
         table(f"Trainings, {name}", TRAINED, [[row[column] for column in TRAINED] for row in rows])
         for name, path in tables.items()

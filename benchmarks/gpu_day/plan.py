@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from experiments.recipes.recipe import ROOT
 from experiments.system.environment import cores
@@ -15,9 +16,30 @@ from .machine import CourseError
 TABLES = Path("results") / "benchmarks"  # in OUT
 STAGES = ("launches", "optimizer", "graphs", "contract", "tables", "trainings")
 TABLE = ("comparisons", "mechanisms")
-SAME = ("comparisons", "graphs")  # a table whose scores should be equal
 ROWS = ("transformer", "mma", "csan_1d", "csan_2d", "man_full", "diffwin", "mgsa_ngram")
 MOST_WORKERS = 15  # of the contract suite: its models are tiny, and each process has a context on the GPU
+
+
+class Trainings(NamedTuple):
+    """The trainings of a table: flags of scripts/table.py at base size and at tiny size, and minutes at base size."""
+
+    table: tuple[str, str]
+    base: str
+    tiny: str
+    minutes: float
+
+
+#: By step. The second has rows whose scores should be equal; the third is what "Which attention?" compares.
+TRAININGS = {
+    "trainings": Trainings(TABLE, f"--rows {','.join(ROWS)} --seeds 1 --jobs {len(ROWS)}", "--rows mma", 12),
+    "graphs_scores": Trainings(("comparisons", "graphs"), "--seeds 1 --jobs 2", "", 8),
+    "ranking": Trainings(
+        ("comparisons", "iwslt14"),
+        "--rows transformer,rope,rope_mma --seeds 1,2,3 --jobs 9",
+        "--rows rope,rope_mma",
+        15,
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -25,8 +47,6 @@ class Size:
     """How much is measured: flags of the commands, and the precisions of the tables."""
 
     precisions: tuple[str, ...]
-    trainings: tuple[str, ...]
-    same: tuple[str, ...]
     contract: tuple[str, ...] = ()
     tables: tuple[str, ...] = ()
     systems: tuple[str, ...] = ()
@@ -36,11 +56,7 @@ class Size:
 
 
 SIZES = {
-    "base": Size(
-        precisions=("bf16", "fp32"),
-        trainings=("--scale", "full", "--rows", ",".join(ROWS), "--jobs", str(len(ROWS))),
-        same=("--scale", "full", "--jobs", "2"),
-    ),
+    "base": Size(precisions=("bf16", "fp32")),
     # Each command of the course, in little time: to see that it works.
     "tiny": Size(
         contract=("-m", "not slow", "-k", "test_state_dict_round_trip and transformer_mma_tiny"),
@@ -49,8 +65,6 @@ SIZES = {
         lengths=("--lengths", "16,64"),
         tokens=(200, 300),
         precisions=("fp32",),
-        trainings=("--smoke", "--rows", "mma"),
-        same=("--smoke",),
     ),
 }
 
@@ -85,10 +99,14 @@ def steps(device: str, size: str, out: Path, work: Path) -> list[Step]:
         argv = (*run, *chosen.tables, *systems, *lengths, *more, "--out", str(where))
         return replace(step, argv=argv, threads=cores() if size == "base" else 1)
 
-    where = ("--out", str(work / "trainings"), "--results", str(out / "results"), "--seeds", "1")
-    script = str(ROOT / "scripts" / "table.py")
-    trainings = Step("trainings", "trainings", (script, *TABLE, *chosen.trainings, *where), 12, out=out, continues=True)
-    same_score = Step("graphs_scores", "trainings", (script, *SAME, *chosen.same, *where), 8, out=out, continues=True)
+    def training(name: str) -> Step:
+        """Return the trainings of a table, whose numbers go to its CSV."""
+        each = TRAININGS[name]
+        flags = f"--scale full {each.base}" if size == "base" else f"--smoke --seeds 1 {each.tiny}"
+        where = ("--out", str(work / "trainings"), "--results", str(out / "results"))
+        argv = (str(ROOT / "scripts" / "table.py"), *each.table, *flags.split(), *where)
+        return Step(name, "trainings", argv, each.minutes, out=out, continues=True)
+
     first, *others = chosen.precisions
     return [
         table("launches", first, 2),
@@ -98,8 +116,7 @@ def steps(device: str, size: str, out: Path, work: Path) -> list[Step]:
         contract("fp32", 2),
         table("step", first, 3),
         table("module", first, 3),
-        trainings,
-        same_score,
+        *(training(name) for name in TRAININGS),
         table("generation", first, 3),
         table("scaling", first, 2),
         table("long", first, 2),

@@ -290,9 +290,10 @@ def test_a_course_at_tiny_size(tmp_path: Path) -> None:
     assert "step_fp32: starts" not in said and "trainings: done" in said
     out = tmp_path / "out"
     stamps = {path.stem: json.loads(path.read_text()) for path in (out / "steps").glob("*.json")}
-    assert len(stamps) == 7 and all("seconds" in stamp for stamp in stamps.values())
+    assert len(stamps) == 8 and all("seconds" in stamp for stamp in stamps.values())
     text = (out / page.PAGE).read_text()
     assert "| fp32 | 1 | 0 | 0 |" in text and "## Training step" in text and "| mma | sacrebleu | " in text
     shutil.unpack_archive(out / page.ARCHIVE, tmp_path / "unpacked")
-    for name in ("benchmarks/step_cpu_fp32.csv", "benchmarks/scaling_cpu.png", "comparisons/mechanisms.csv"):
+    tables = ("comparisons/mechanisms.csv", "comparisons/iwslt14.csv")
+    for name in ("benchmarks/step_cpu_fp32.csv", "benchmarks/scaling_cpu.png", *tables):
         assert (tmp_path / "unpacked" / "results" / name).stat().st_size > 100
