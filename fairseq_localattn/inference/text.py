@@ -12,8 +12,9 @@ from typing import Any
 from ..errors import UsageError
 
 TOKENIZERS = ("moses", "space", "none")
-SUBWORDS = ("subword_nmt", "sentencepiece", "none")
-OPTIONS = ("tokenizer", "bpe", "bpe_codes", "sentencepiece_model")  # that commands take
+FILES = {"bpe_codes": "subword_nmt", "sentencepiece_model": "sentencepiece"}  # option → the subwords that have it
+SUBWORDS = (*FILES.values(), "none")
+OPTIONS = ("tokenizer", "bpe", *FILES)  # that commands take
 DASH = "@-@"  # a hyphen that Moses' rules split off
 PACKAGES = {"sacremoses": "sacremoses", "subword_nmt.apply_bpe": "subword-nmt", "sentencepiece": "sentencepiece"}
 Step = Callable[[str], str]
@@ -44,6 +45,19 @@ class Text:
     def line(self, words: list[str]) -> str:
         """Return the line of words, or subwords."""
         return self.detokenize(self.join(" ".join(words)))
+
+
+def chosen(options: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a training with those given in their place; None is not given.
+
+    Raises UsageError for a given file that the subwords do not read.
+    """
+    given = {name: value for name, value in given.items() if value is not None}
+    found = {**options, **given}
+    for name, bpe in FILES.items():
+        if name in given and found.get("bpe") != bpe:
+            raise UsageError(f"--{name.replace('_', '-')}: give --bpe {bpe} as well")
+    return found
 
 
 def text_of(options: Mapping[str, Any], words: Iterable[str] = (DASH,)) -> Text:
