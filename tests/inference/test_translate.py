@@ -80,12 +80,16 @@ def test_text_is_processed_as_by_fairseq(kind: str, tmp_path: Path) -> None:
         ({"bpe": "sentencepiece", "sentencepiece_model": "/nowhere/x"}, "no such file"),
         ({"bpe": "sentencepiece", "sentencepiece_model": __file__}, "is no model of SentencePiece"),
         ({"bpe": "subword_nmt", "bpe_codes": sys.executable}, "holds no codes of subword-nmt"),
+        ({"bpe": "subword_nmt", "bpe_codes": __file__}, f"^--bpe-codes {__file__}: holds .*invalid line 1.$"),
     ],
     ids=str,
 )
-def test_steps_that_cannot_be_are_told_of(options: dict[str, Any], message: str) -> None:
+def test_steps_that_cannot_be_are_told_of(
+    options: dict[str, Any], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(UsageError, match=message):
         text_of(options)
+    assert capsys.readouterr().err == ""
 
 
 def test_each_line_has_the_translation_that_it_has_alone(translator: Translator) -> None:
