@@ -7,7 +7,6 @@ step, with a reference to what it continues: no step copies what came before, an
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
@@ -15,9 +14,12 @@ import torch
 from torch import Tensor
 
 from ..errors import UsageError
+from ..ranges import MOST, check_option
 from .dictionary import EOS, PAD, UNK
 from .model import Memory, Model
 
+#: The least and the greatest value of options; beyond them a score may not be finite.
+BOUNDS = {"beam": (1, MOST), "lenpen": (-10, 10), "temperature": (1 / MOST, MOST)}
 CACHED = 1 << 17  # numbers that a core's cache holds
 CHUNK = 64  # words of which the best is found before the words themselves are compared
 
@@ -53,15 +55,11 @@ class Options:
 
     def __post_init__(self) -> None:
         """Raise UsageError for options that cannot be."""
-        if self.beam < 1:
-            raise UsageError(f"--beam {self.beam}: give 1 or more")
+        for each in fields(self):
+            bounds = BOUNDS.get(each.name, (-MOST, MOST))
+            check_option(f"--{each.name.replace('_', '-')}", getattr(self, each.name), *bounds)
         if not 1 <= self.nbest <= self.beam:
             raise UsageError(f"--nbest {self.nbest}: give 1 to {self.beam}, the beam")
-        for each in fields(self):
-            if not math.isfinite(value := getattr(self, each.name)):
-                raise UsageError(f"--{each.name.replace('_', '-')} {value}: give a finite number")
-        if self.temperature <= 0:
-            raise UsageError(f"--temperature {self.temperature}: give more than 0")
         if self.sampling_topk > 0 and self.sampling_topp > 0:
             raise UsageError("--sampling-topk and --sampling-topp: choose one of them")
         if max(self.sampling_topk, self.sampling_topp) > 0 and not self.sampling:

@@ -187,13 +187,15 @@ def test_the_best_words_are_found_by_chunks(words: int, places: int) -> None:
     [
         ({"beam": 0}, "--beam 0"),
         ({"nbest": 6}, "--nbest 6"),
-        ({"temperature": 0.0}, "--temperature"),
+        ({"temperature": 1e-300}, "--temperature 1e-300: give 1e-09 or more"),
         ({"beam": 22}, "less than half"),
         ({"min_len": 9, "max_len_b": 8}, "--min-len 9"),
         ({"sampling_topk": 2, "sampling_topp": 0.5}, "choose one"),
         ({"sampling_topk": 2}, "give --sampling as well"),
-        ({"max_len_a": float("inf")}, "--max-len-a inf: give a finite number"),
-        ({"lenpen": float("nan")}, "--lenpen nan: give a finite number"),
+        ({"max_len_a": float("inf")}, "--max-len-a inf: give 1,000,000,000 or less"),
+        ({"max_len_b": 10**400}, "give 1,000,000,000 or less"),
+        ({"lenpen": 1e6}, "--lenpen 1000000.0: give 10 or less"),
+        ({"lenpen": float("nan")}, "--lenpen nan: give -10 or more"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options: dict[str, Any], message: str) -> None:

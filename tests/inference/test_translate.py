@@ -27,7 +27,7 @@ from subword_nmt.learn_bpe import learn_bpe
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.inference import Options, Translator, load, search
 from fairseq_localattn.inference.text import Text, text_of
-from fairseq_localattn.inference.translate import lines_of
+from fairseq_localattn.inference.translate import lines_of, main
 from support.inference.models import random_model, write_checkpoint
 from support.paths import ROOT
 
@@ -90,6 +90,12 @@ def test_steps_that_cannot_be_are_told_of(
     with pytest.raises(UsageError, match=message):
         text_of(options)
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("flag", [f"--seed {10**23}", "--threads 100000", f"--buffer-size {10**23}"])
+def test_numbers_that_cannot_be_are_refused(flag: str) -> None:
+    with pytest.raises(UsageError, match=rf"^{flag}: give [\d,]+ or less$"):
+        main(["--path", "nosuch", *flag.split()])
 
 
 def test_each_line_has_the_translation_that_it_has_alone(translator: Translator) -> None:
