@@ -200,7 +200,7 @@ class _Search:
         elif options.sampling_topp > 0:
             found, words = logits.sort(dim=1, descending=True)
             before = found.softmax(-1)
-            found = found.masked_fill(before.cumsum(-1) - before >= options.sampling_topp, -torch.inf)
+            found = found.masked_fill(before.cumsum(-1) - before >= max(options.sampling_topp, 1 / MOST), -torch.inf)
         drawn = found.softmax(-1).multinomial(options.beam // places, replacement=True)
         drawn = drawn if words is None else words.gather(1, drawn)
         best = (logits.gather(1, drawn).view(sentences, places, -1) + base[..., None]).flatten(1)
