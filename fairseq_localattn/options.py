@@ -14,7 +14,7 @@ from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .errors import UsageError
-from .ranges import RANGES
+from .ranges import RANGES, check_option
 
 if TYPE_CHECKING:
     from fairseq.dataclass import FairseqDataclass
@@ -99,9 +99,8 @@ def check_ranges(args: Any, options: type[FairseqDataclass]) -> None:
         if isinstance(value, bool) or not isinstance(value, int):
             continue
         lowest, highest = RANGES.get(kind, (value, value))
-        if name not in own and not lowest <= value <= highest:
-            allowed = f"{lowest} or more" if value < lowest else f"{highest:,} or less"
-            raise UsageError(f"{flag} {value}: give {allowed}")
+        if name not in own:
+            check_option(flag, value, lowest, highest)
         if name in own and abs(value) >= 2**31:
             raise UsageError(f"{flag} {value}: give a number of at most 31 bits")
 

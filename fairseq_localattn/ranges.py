@@ -1,5 +1,8 @@
 """Bounds of the numbers that options may have."""
 
+from .errors import UsageError
+
+MOST = 10**9  # of a number without bounds of its own; more is certainly a typing error
 # The lowest and the highest number of an option by the last word of its name; more is certainly a typing error.
 RANGES = {
     "dim": (1, 1_000_000),
@@ -8,6 +11,13 @@ RANGES = {
     "layers": (0, 1_000),
     "positions": (1, 1_000_000),
 }
+
+
+def check_option(flag: str, value: float, lowest: float, highest: float) -> None:
+    """Raise UsageError for an option's value that is out of bounds, or NaN."""
+    if not lowest <= value <= highest:
+        allowed = f"{highest:,} or less" if value > highest else f"{lowest:,} or more"
+        raise UsageError(f"{flag} {value}: give {allowed}")
 
 
 def check_number(what: str, number: int, lowest: int, highest: int | None = None) -> None:

@@ -69,11 +69,17 @@ def checkpoint_names(paths: Sequence[str], names: Sequence[str]) -> list[str]:
     return list(names)
 
 
+def check_checkpoint(path: str | Path, flag: str = "--path") -> None:
+    """Raise UsageError for a checkpoint that does not exist or is no file, such as a folder of export."""
+    if not Path(path).is_file():
+        why = "it is no file" if Path(path).exists() else "no such file"
+        raise UsageError(f"{flag} {path}: {why}; give a checkpoint of fairseq-train")
+
+
 def check_files(paths: Sequence[str], outputs: Mapping[str, Path | None], plot: Path | None) -> None:
     """Raise UsageError for a checkpoint that does not exist and for an output, by flag, that cannot be written."""
     for path in paths:
-        if not Path(path).is_file():
-            raise UsageError(f"--path {path}: no such file")
+        check_checkpoint(path)
     for flag, file in outputs.items():
         if file is not None:
             check_output(file, flag)

@@ -12,7 +12,6 @@ import shlex
 import textwrap
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from fairseq import checkpoint_utils, options
@@ -26,7 +25,7 @@ from ..models.architectures import baseline_of, localattn_architectures, plain_a
 from ..models.struct_config import as_namespace
 from ..options import fill_defaults, option_names
 from ..speed.runtime import ImplementationOptions
-from .command import add_user_dir
+from .command import add_user_dir, check_checkpoint
 
 # fairseq's task → the model whose attention is described by texts, and the architecture with its smallest name.
 HYBRIDS = {
@@ -78,8 +77,7 @@ def checkpoint_arguments(path: str) -> tuple[str, Namespace]:
     Raises UsageError for a file that is no checkpoint, and for a model that is none of this package or has options of
     which no model can be made.
     """
-    if not Path(path).is_file():
-        raise UsageError(f"--path {path}: no such file")
+    check_checkpoint(path)
     found: tuple[str, Namespace] = explained(_checkpoint_arguments, f"{path} describes no model")(path)
     return found
 

@@ -15,7 +15,7 @@ from ..files import write_whole
 from . import folder, programs
 from .int8 import packed, to_int8
 from .load import Trained, load
-from .text import OPTIONS, SUBWORDS, TOKENIZERS, text_of
+from .text import OPTIONS, SUBWORDS, TOKENIZERS, chosen, text_of
 
 
 def scores_of(path: Path, row: str | None) -> list[str]:
@@ -118,8 +118,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise UsageError(
             f"--path {args.path}: has weights of 8 bits, which are not exported again: give its checkpoint"
         )
-    given = {name: value for name in OPTIONS if (value := getattr(args, name)) is not None}
-    options = {**trained.options, **given, "int8": args.int8 or None}
+    options = chosen(trained.options, {name: getattr(args, name) for name in OPTIONS})
+    options["int8"] = args.int8 or None
     text_of(options)  # what cannot be read is told of now
     trained = Trained(trained.model, trained.source, trained.target, options)
     dictionaries = {"source": trained.source, "target": trained.target}

@@ -17,10 +17,11 @@ from . import safetensors
 from .dictionary import Dictionary
 from .int8 import unpacked
 from .sizes import Sizes
+from .text import FILES
 
 VERSION = 1
 WEIGHTS, ABOUT, CARD = "model.safetensors", "model.json", "README.md"
-#: Options of the text that are kept, and those that name a file, which is copied.
+#: Options of the text that are kept; the files of :data:`FILES` are copied.
 TEXT = (
     "source_lang",
     "target_lang",
@@ -31,7 +32,6 @@ TEXT = (
     "bpe_separator",
     "int8",
 )
-FILES = {"bpe_codes": "subword_nmt", "sentencepiece_model": "sentencepiece"}  # option → the subwords that have it
 DICTIONARIES = {side: f"dict.{side}.txt" for side in ("source", "target")}
 
 

@@ -7,7 +7,6 @@ step, with a reference to what it continues: no step copies what came before, an
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
@@ -15,9 +14,12 @@ import torch
 from torch import Tensor
 
 from ..errors import UsageError
+from ..ranges import MOST, check_option
 from .dictionary import EOS, PAD, UNK
 from .model import Memory, Model
 
+#: The least and the greatest value of options; beyond them a score may not be finite.
+BOUNDS = {"beam": (1, MOST), "lenpen": (-10, 10), "temperature": (1 / MOST, MOST)}
 CACHED = 1 << 17  # numbers that a core's cache holds
 CHUNK = 64  # words of which the best is found before the words themselves are compared
 
@@ -53,15 +55,11 @@ class Options:
 
     def __post_init__(self) -> None:
         """Raise UsageError for options that cannot be."""
-        if self.beam < 1:
-            raise UsageError(f"--beam {self.beam}: give 1 or more")
+        for each in fields(self):
+            bounds = BOUNDS.get(each.name, (-MOST, MOST))
+            check_option(f"--{each.name.replace('_', '-')}", getattr(self, each.name), *bounds)
         if not 1 <= self.nbest <= self.beam:
             raise UsageError(f"--nbest {self.nbest}: give 1 to {self.beam}, the beam")
-        for each in fields(self):
-            if not math.isfinite(value := getattr(self, each.name)):
-                raise UsageError(f"--{each.name.replace('_', '-')} {value}: give a finite number")
-        if self.temperature <= 0:
-            raise UsageError(f"--temperature {self.temperature}: give more than 0")
         if self.sampling_topk > 0 and self.sampling_topp > 0:
             raise UsageError("--sampling-topk and --sampling-topp: choose one of them")
         if max(self.sampling_topk, self.sampling_topp) > 0 and not self.sampling:
@@ -202,7 +200,7 @@ class _Search:
         elif options.sampling_topp > 0:
             found, words = logits.sort(dim=1, descending=True)
             before = found.softmax(-1)
-            found = found.masked_fill(before.cumsum(-1) - before >= options.sampling_topp, -torch.inf)
+            found = found.masked_fill(before.cumsum(-1) - before >= max(options.sampling_topp, 1 / MOST), -torch.inf)
         drawn = found.softmax(-1).multinomial(options.beam // places, replacement=True)
         drawn = drawn if words is None else words.gather(1, drawn)
         best = (logits.gather(1, drawn).view(sentences, places, -1) + base[..., None]).flatten(1)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from importlib import import_module
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
 
 TOKENIZERS = ("moses", "space", "none")
-SUBWORDS = ("subword_nmt", "sentencepiece", "none")
-OPTIONS = ("tokenizer", "bpe", "bpe_codes", "sentencepiece_model")  # that commands take
+FILES = {"bpe_codes": "subword_nmt", "sentencepiece_model": "sentencepiece"}  # option → the subwords that have it
+SUBWORDS = (*FILES.values(), "none")
+OPTIONS = ("tokenizer", "bpe", *FILES)  # that commands take
 DASH = "@-@"  # a hyphen that Moses' rules split off
 PACKAGES = {"sacremoses": "sacremoses", "subword_nmt.apply_bpe": "subword-nmt", "sentencepiece": "sentencepiece"}
 Step = Callable[[str], str]
@@ -44,6 +47,19 @@ class Text:
     def line(self, words: list[str]) -> str:
         """Return the line of words, or subwords."""
         return self.detokenize(self.join(" ".join(words)))
+
+
+def chosen(options: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a training with those given in their place; None is not given.
+
+    Raises UsageError for a given file that the subwords do not read.
+    """
+    given = {name: value for name, value in given.items() if value is not None}
+    found = {**options, **given}
+    for name, bpe in FILES.items():
+        if name in given and found.get("bpe") != bpe:
+            raise UsageError(f"--{name.replace('_', '-')}: give --bpe {bpe} as well")
+    return found
 
 
 def text_of(options: Mapping[str, Any], words: Iterable[str] = (DASH,)) -> Text:
@@ -91,11 +107,13 @@ def _subword_nmt(options: Mapping[str, Any]) -> dict[str, Step]:
     path = _file(options.get("bpe_codes"), "--bpe-codes")
     apply_bpe = _package("subword_nmt.apply_bpe", "--bpe subword_nmt")
     separator = str(options.get("bpe_separator") or "@@")
+    told = StringIO()  # subword-nmt's own two lines, before it ends the process
     try:
-        with open(path, encoding="utf-8") as codes:
+        with open(path, encoding="utf-8") as codes, redirect_stderr(told):
             bpe = apply_bpe.BPE(codes, separator=separator)
-    except ValueError as error:
-        raise UsageError(f"--bpe-codes {path}: holds no codes of subword-nmt ({error})") from None
+    except (ValueError, SystemExit) as error:
+        why = told.getvalue().partition(" in ")[0] or error  # without the line itself, which may be long
+        raise UsageError(f"--bpe-codes {path}: holds no codes of subword-nmt ({why})") from None
     return {
         "split": bpe.process_line,
         "join": lambda line: f"{line} ".replace(f"{separator} ", "").rstrip(),

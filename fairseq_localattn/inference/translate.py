@@ -6,6 +6,7 @@ python -m fairseq_localattn translate --path CHECKPOINT < raw > translated
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +17,7 @@ from typing import Any, BinaryIO
 
 import torch
 
-from ..errors import UsageError
+from ..ranges import MOST, check_option
 from .search import Options
 from .text import SUBWORDS, TOKENIZERS
 from .translator import Translator, tell
@@ -55,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
     add("--long", choices=("pieces", "empty"), default="pieces", help="what becomes of lines that are too long")
     add("--scores", action="store_true", help="write the score and a tab before each translation")
     add("--int8", action="store_true", help="compute with weights of 8 bits; faster for wide models")
-    add("--threads", type=int, help="of torch")
+    add("--threads", type=int, help="of torch, up to the number of cores")
     return found
 
 
@@ -63,9 +64,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Translate stdin to stdout."""
     args = parser().parse_args(argv)
     options = Options(**{each.name: getattr(args, each.name) for each in fields(Options)})
-    for flag in ("max_tokens", "buffer_size", "threads"):
-        if (value := getattr(args, flag)) is not None and value < 1:
-            raise UsageError(f"--{flag.replace('_', '-')} {value}: give 1 or more")
+    cores = os.cpu_count() or 1  # with very many threads OpenMP ends the process
+    bounds = {"max_tokens": (1, MOST), "buffer_size": (1, MOST), "threads": (1, cores), "seed": (-(2**63), 2**64 - 1)}
+    for name, each in bounds.items():
+        if (value := getattr(args, name)) is not None:
+            check_option(f"--{name.replace('_', '-')}", value, *each)
     if args.threads:
         torch.set_num_threads(args.threads)
     if args.seed is not None:

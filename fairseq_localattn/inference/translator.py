@@ -16,7 +16,7 @@ from .dictionary import PAD, UNK
 from .int8 import to_int8
 from .load import Trained, load
 from .search import Hypothesis, Options, search
-from .text import OPTIONS, Text, text_of
+from .text import OPTIONS, Text, chosen, text_of
 
 FEWEST_WORDS = 3  # of a line, beyond which one of mostly unknown words is told of
 
@@ -67,8 +67,7 @@ class Translator:
             raise UsageError(f"{path}: its phrases come from trees: use search(…, phrases=…), or fairseq-generate")
         if int8:
             to_int8(trained.model)
-        chosen = {**trained.options, **{name: value for name, value in given.items() if value is not None}}
-        return cls(trained, text_of(chosen, trained.source.words), **own)
+        return cls(trained, text_of(chosen(trained.options, given), trained.source.words), **own)
 
     def best(self, lines: Sequence[str]) -> list[str]:
         """Return the best translation of each line."""

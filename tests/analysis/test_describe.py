@@ -116,6 +116,7 @@ def test_mistakes_with_a_checkpoint_end_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "a.pt"
     for arguments, changes, message in (
         (["--path", "nosuch.pt"], {}, "--path nosuch.pt: no such file"),
+        (["--path", str(tmp_path)], {}, f"--path {tmp_path}: it is no file; give a checkpoint of fairseq-train"),
         (["--path", str(path), "--dropout", "1"], {}, "unrecognized arguments: --dropout 1: --path has the options of"),
         (["--path", str(path)], {"arch": "lightconv"}, f"--path {path}: its architecture 'lightconv' is none of"),
         (["--path", str(path)], {"csan_encoder_layers": [1]}, f"{path} describes no model: "),

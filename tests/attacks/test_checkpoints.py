@@ -65,7 +65,7 @@ def nested(state: State, path: Path) -> None:
 
 #: A command, a file that it refuses (None: its options have no effect), and what it says.
 FILES: dict[str, tuple[str, Write, str | None]] = {
-    "a directory": ("locality", lambda _, path: path.mkdir(), "no such file"),
+    "a directory": ("locality", lambda _, path: path.mkdir(), "it is no file"),
     "a fifo": ("train --restore-file", lambda _, path: os.mkfifo(path), "it is no file"),
     "/dev/zero": ("generate", lambda _, path: path.symlink_to("/dev/zero"), "it is no file"),
     "a link to itself": ("validate", lambda _, path: path.symlink_to(path), "it is no file"),

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from fairseq_localattn.errors import UsageError
-from fairseq_localattn.inference import Options, load, safetensors, search
+from fairseq_localattn.inference import Options, Translator, load, safetensors, search
 from fairseq_localattn.inference.dictionary import Dictionary
 from fairseq_localattn.inference.export import main, scores_of
 from fairseq_localattn.inference.int8 import to_int8
@@ -104,6 +104,16 @@ def test_the_card_and_the_folder_follow_the_options(exported: Path, tmp_path: Pa
     card = (tmp_path / "model" / "README.md").read_text()
     assert "| 8 bits in linear layers" in card and f"| training data | {Path.cwd().name} |" in card
     assert f"| layers | 2 and 2, {args.encoder_embed_dim} wide |" in card
+
+
+def test_a_file_of_subwords_needs_its_bpe(exported: Path, tmp_path: Path) -> None:
+    """A folder of export has its own ``--bpe``."""
+    shared = ["--path", str(exported / "checkpoint_best.pt"), "--to", str(tmp_path)]
+    with pytest.raises(UsageError, match="^--bpe-codes: give --bpe subword_nmt as well$"):
+        main([*shared, "--bpe-codes", "nosuch"])
+    with pytest.raises(UsageError, match="^--sentencepiece-model: give --bpe sentencepiece as well$"):
+        Translator.load(exported / "model", sentencepiece_model="nosuch")
+    Translator.load(exported / "model", bpe_codes=exported / "codes")
 
 
 def test_a_model_of_trees_is_not_said_to_translate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -165,9 +165,9 @@ def test_samples_follow_the_probabilities() -> None:
     for limit in ({"sampling_topk": 3}, {"sampling_topp": float(expected[most[:2]].sum()) + 1e-4}):
         drawn = {each.tokens[0] for each in search(ours, tokens, Options(**shared, **limit))[0]}
         assert drawn <= set(most)
-    alone = Options(**{**shared, "sampling_topk": 1})
     greedy = search(ours, tokens, Options(beam=1, max_len_b=4, temperature=2.0))[0][0].tokens
-    assert {tuple(each.tokens) for each in search(ours, tokens, alone)[0]} == {tuple(greedy)}
+    for alone in ({"sampling_topk": 1}, {"sampling_topp": 1e-300}):
+        assert {tuple(each.tokens) for each in search(ours, tokens, Options(**shared, **alone))[0]} == {tuple(greedy)}
 
 
 @pytest.mark.parametrize("words", [40, 64 * 5, 64 * 5 + 7])
@@ -187,13 +187,15 @@ def test_the_best_words_are_found_by_chunks(words: int, places: int) -> None:
     [
         ({"beam": 0}, "--beam 0"),
         ({"nbest": 6}, "--nbest 6"),
-        ({"temperature": 0.0}, "--temperature"),
+        ({"temperature": 1e-300}, "--temperature 1e-300: give 1e-09 or more"),
         ({"beam": 22}, "less than half"),
         ({"min_len": 9, "max_len_b": 8}, "--min-len 9"),
         ({"sampling_topk": 2, "sampling_topp": 0.5}, "choose one"),
         ({"sampling_topk": 2}, "give --sampling as well"),
-        ({"max_len_a": float("inf")}, "--max-len-a inf: give a finite number"),
-        ({"lenpen": float("nan")}, "--lenpen nan: give a finite number"),
+        ({"max_len_a": float("inf")}, "--max-len-a inf: give 1,000,000,000 or less"),
+        ({"max_len_b": 10**400}, "give 1,000,000,000 or less"),
+        ({"lenpen": 1e6}, "--lenpen 1000000.0: give 10 or less"),
+        ({"lenpen": float("nan")}, "--lenpen nan: give -10 or more"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options: dict[str, Any], message: str) -> None:

@@ -27,7 +27,7 @@ from subword_nmt.learn_bpe import learn_bpe
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.inference import Options, Translator, load, search
 from fairseq_localattn.inference.text import Text, text_of
-from fairseq_localattn.inference.translate import lines_of
+from fairseq_localattn.inference.translate import lines_of, main
 from support.inference.models import random_model, write_checkpoint
 from support.paths import ROOT
 
@@ -80,12 +80,22 @@ def test_text_is_processed_as_by_fairseq(kind: str, tmp_path: Path) -> None:
         ({"bpe": "sentencepiece", "sentencepiece_model": "/nowhere/x"}, "no such file"),
         ({"bpe": "sentencepiece", "sentencepiece_model": __file__}, "is no model of SentencePiece"),
         ({"bpe": "subword_nmt", "bpe_codes": sys.executable}, "holds no codes of subword-nmt"),
+        ({"bpe": "subword_nmt", "bpe_codes": __file__}, f"^--bpe-codes {__file__}: holds .*invalid line 1.$"),
     ],
     ids=str,
 )
-def test_steps_that_cannot_be_are_told_of(options: dict[str, Any], message: str) -> None:
+def test_steps_that_cannot_be_are_told_of(
+    options: dict[str, Any], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(UsageError, match=message):
         text_of(options)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("flag", [f"--seed {10**23}", "--threads 100000", f"--buffer-size {10**23}"])
+def test_numbers_that_cannot_be_are_refused(flag: str) -> None:
+    with pytest.raises(UsageError, match=rf"^{flag}: give [\d,]+ or less$"):
+        main(["--path", "nosuch", *flag.split()])
 
 
 def test_each_line_has_the_translation_that_it_has_alone(translator: Translator) -> None:

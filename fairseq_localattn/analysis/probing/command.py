@@ -22,7 +22,7 @@ from typing import Any
 
 from ...errors import UsageError
 from ...progress import progress_bar
-from ..command import add_user_dir, check_output, show_progress_alone
+from ..command import add_user_dir, check_checkpoint, check_output, show_progress_alone
 from .labels import BALANCED, TASKS
 from .probe import Probe
 from .report import add_row, describe, read_rows
@@ -137,8 +137,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         parser.error("--encoder and --encoder-data belong together: a checkpoint, and the data of its training")
     tasks = parse_tasks(args.tasks)
     show_progress_alone()
-    if args.encoder and not args.encoder.is_file():
-        raise UsageError(f"--encoder {args.encoder}: no such file")
+    if args.encoder:
+        check_checkpoint(args.encoder, "--encoder")
     check_output(args.out, "--out")
     given = {name: getattr(args, name) for name, _, _ in SETTING_OPTIONS if getattr(args, name) is not None}
     settings = replace(FROZEN if args.encoder else SCRATCH, **given)
