@@ -29,6 +29,7 @@ from experiments.measure.generated import (
     pieces_of_text,
     read_as_long,
     read_generated,
+    read_hypotheses,
     read_lines,
     remove_bpe,
 )
@@ -109,7 +110,7 @@ class TestSet:
 
     def tokens(self, path: str | Path) -> list[str]:
         """Return the tokenised hypotheses, with subwords joined."""
-        return [remove_bpe(line, self.bpe) for line in read_generated(path, len(self.raw()))]
+        return read_hypotheses(path, len(self.raw()), self.bpe)
 
     def words(self, path: str | Path) -> list[str]:
         """Return the tokenised hypotheses as tokenised BLEU counts them, with split dashes joined."""
@@ -241,7 +242,7 @@ def summarization(outputs: Sequence[str | Path], reference: Path, bpe: str = "su
     were counted so; it is not tested. Raises ScoreError.
     """
     references = _summaries(reference)
-    found = [[remove_bpe(line, bpe) for line in read_generated(path, len(references))] for path in outputs]
+    found = [read_hypotheses(path, len(references), bpe) for path in outputs]
     return _rouge(found[0], references, *found[1:])
 
 

@@ -117,7 +117,7 @@ def test_counts_of_other_rules_or_references(tmp_path: Path, test_set: TestSet) 
         (test_set, TestSet([longer], "en")),
         (two, replace(two, reference_length="shortest")),
         (two, replace(two, paths=[*test_set.paths, changed])),
-        (replace(test_set, bpe="none"), replace(test_set, bpe="sentencepiece")),  # of detokenised text, and of pieces
+        (test_set, replace(test_set, bpe="sentencepiece")),  # of detokenised text, and of pieces
     ):
         keep_counts(output, counted, kept)
         assert translation(kept, counted) == translation(output, counted)
