@@ -220,9 +220,10 @@ def test_accuracy(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     told = capsys.readouterr().out
     assert "accuracy (%) 80.00 (49.02 to 94.33)  sentences:10|interval:wilson|test:mcnemar" in told
     assert "+20.00, p = 0.6250 by McNemar's test" in told, "0 or 1 of 4, on either side"
-    short = write_lines(tmp_path / "short", ["1\t1"])
-    assert score.main([str(output), "--metric", "accuracy", "--baseline", str(short)]) == 2
-    assert "short: 1 lines, but" in capsys.readouterr().err
+    for labels, message in (("1", "other: 1 lines, but"), ("1" * 9 + "0", "other:10: another label than in")):
+        other = write_lines(tmp_path / "other", [f"{label}\t1" for label in labels])
+        assert score.main([str(output), "--metric", "accuracy", "--baseline", str(other)]) == 2
+        assert message in capsys.readouterr().err
 
 
 def test_perplexity(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -232,6 +233,9 @@ def test_perplexity(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     (found,) = json.loads(capsys.readouterr().out)["measurements"]
     assert found["signature"] == "tokens:1234|loss:5.5000" and found["score"] == pytest.approx(2**5.5)
     assert found["difference"] == pytest.approx(2**5.5 - 64) and found["p_value"] is None
+    write_lines(base, ['{"tokens": 999, "loss": 6.0}'])
+    assert score.main([str(log), "--metric", "perplexity", "--baseline", str(base)]) == 2
+    assert "base.json: 999 tokens, but" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
