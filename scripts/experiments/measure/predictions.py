@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import re
+import sys
 from pathlib import Path
 
 from scipy.stats import binomtest
@@ -57,14 +57,14 @@ def accuracy(output: Path, baseline: Path | None = None) -> Measurement:
 def read_perplexity(path: Path) -> dict[str, float]:
     """Return ``{tokens, loss}``, the loss in bits a token, from fairseq-eval-lm's log or the JSON that a run keeps.
 
-    Raises ScoreError where the last lines of the log are missing, or the loss is not finite.
+    Raises ScoreError where the last lines of the log are missing, or the perplexity is not finite.
     """
     text = "\n".join(read_lines(path, errors="replace"))
     if text.startswith("{") and "\n" not in text:
         try:
             stated = json.loads(text)
             facts = {"tokens": int(stated["tokens"]), "loss": float(stated["loss"])}
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError):
             raise ScoreError(f"{path}: not JSON with tokens and loss") from None
     else:
         counts = re.findall(r"Evaluated ([\d,]+) tokens", text)
@@ -72,7 +72,7 @@ def read_perplexity(path: Path) -> dict[str, float]:
         if not counts or not losses:
             raise ScoreError(f"{path}: fairseq-eval-lm has not logged a perplexity")
         facts = {"tokens": int(counts[-1].replace(",", "")), "loss": float(losses[-1])}
-    if not math.isfinite(facts["loss"]):
+    if not abs(facts["loss"]) < sys.float_info.max_exp:
         raise ScoreError(f"{path}: the loss is {facts['loss']}: the training has diverged; lower its learning rate")
     return facts
 

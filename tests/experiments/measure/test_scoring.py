@@ -245,6 +245,8 @@ def test_perplexity(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
         ("accuracy", "", "scored: is empty"),
         ("accuracy", None, "scored: cannot be read"),
         ("perplexity", "{}\n", "scored: not JSON with tokens and loss"),
+        ("perplexity", '{"tokens": Infinity, "loss": 1}\n', "scored: not JSON with tokens and loss"),
+        ("perplexity", '{"tokens": 9, "loss": 1024}\n', "scored: the loss is 1024.0: the training has diverged"),
         ("perplexity", COUNTED, "scored: fairseq-eval-lm has not logged a perplexity"),
         (
             "perplexity",
