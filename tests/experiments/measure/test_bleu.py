@@ -230,6 +230,10 @@ def test_bootstrap_without_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, base = draw.random((40, 1)), draw.random((40, 1))
     found = [significance.paired_bootstrap(ours, base, lambda sums: float(sums[0]), samples=500) for _ in range(4)]
     assert significance.drawn() == "bs:1000|seed:none" and len(set(found)) > 1
+    for word in ("abc", "-1", ""):
+        monkeypatch.setenv("SACREBLEU_SEED", word)
+        with pytest.raises(ScoreError, match=f"SACREBLEU_SEED is '{word}': set it to a whole number"):
+            significance.drawn()
 
 
 def test_bleu_by_ngram(tmp_path: Path, test_set: scoring.TestSet) -> None:
