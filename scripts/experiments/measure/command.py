@@ -42,6 +42,7 @@ from experiments.measure.metrics import metric_name
 from experiments.measure.predictions import accuracy, perplexity
 from experiments.measure.scoring import TestSet, chrf, lead3, pooled, summarization
 from experiments.measure.significance import Measurement, drawn
+from experiments.system.options import OneLineParser
 
 
 def _bleu(args: argparse.Namespace) -> list[Measurement]:
@@ -128,9 +129,9 @@ def _test_of(metric: str) -> str:
     return "McNemar's test" if metric == "accuracy" else f"paired bootstrap ({drawn()})"
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser() -> OneLineParser:
     form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog="score", description=__doc__, formatter_class=form)
+    parser = OneLineParser(prog="score", description=__doc__, formatter_class=form)
     add = parser.add_argument
     add("output", nargs="*", default=[], help="fairseq's output, of several seeds several; accuracy: predictions; "
         "perplexity: the log")  # fmt: skip

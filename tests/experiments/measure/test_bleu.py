@@ -183,7 +183,7 @@ def test_groups_of_chosen_lengths_take_seeds_together(tmp_path: Path, test_set: 
     assert f"BLEU, more than 40 words {expected:.2f}" in done.stdout and "BLEU, 21 to 40 words" in done.stdout
     for wrong in ("20,10", "many", "0,10"):
         done = run_score(outputs[0], "--reference", test_set.paths[0], "--by-length", wrong)
-        assert f"argument --by-length: '{wrong}': give numbers of words in ascending order" in done.stderr
+        assert_one_line(done, f"argument --by-length: '{wrong}': give numbers of words in ascending order")
 
 
 def test_words_of_the_source_are_counted(tmp_path: Path, test_set: scoring.TestSet) -> None:
