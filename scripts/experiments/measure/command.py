@@ -31,13 +31,14 @@ import argparse
 import itertools
 import json
 import logging
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from experiments.measure.bleu import LENGTHS, REFERENCE_LENGTHS
-from experiments.measure.generated import BPE_KINDS, ScoreError
+from experiments.measure.generated import BPE_KINDS, ScoreError, language_of
 from experiments.measure.metrics import metric_name
 from experiments.measure.predictions import accuracy, perplexity
 from experiments.measure.scoring import TestSet, chrf, lead3, pooled, summarization
@@ -48,7 +49,7 @@ from experiments.system.options import OneLineParser
 def _bleu(args: argparse.Namespace) -> list[Measurement]:
     test = TestSet(
         args.reference,
-        args.target,
+        language_of(args.target),
         bpe=args.bpe,
         lowercase=args.lowercase,
         tokenised=args.tokenised or (),
@@ -86,6 +87,8 @@ def check(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
         raise ScoreError(f"{_flag(name)} changes nothing with --metric {args.metric}")
     if args.metric != "bleu" and len(args.reference or []) > 1:
         raise ScoreError(f"--metric {args.metric} takes one --reference")
+    if not re.fullmatch("[a-z]{2,3}", language_of(args.target)):
+        raise ScoreError(f"--target {args.target}: give the code of a language, such as de or zh")
     several = len(args.output) > 1
     if args.metric != "bleu" and (several or len(args.baseline) > 1):
         raise ScoreError(f"--metric {args.metric} takes one output, and one --baseline")

@@ -16,6 +16,7 @@ BPE_KINDS = ("subword_nmt", "sentencepiece", "wordpiece", "none")
 # Marks of subwords that are not joined. Text may have some too, so lines are counted; ##AT## of compounds is no mark.
 MARKS = {"subword_nmt": r"\w@@(?!\S)", "sentencepiece": "\u2581", "wordpiece": r" ##\w+(?!\S)"}
 MOST_MARKED = 0.05  # of the lines
+OTHER_CODES = {"zho": "zh", "chi": "zh", "cmn": "zh", "jpn": "ja"}  # of languages whose text is scored in its own way
 
 
 class ScoreError(UsageError):
@@ -109,6 +110,12 @@ def read_hypotheses(path: str | Path, size: int, bpe: str) -> list[str]:
         mend = "generate it without --remove-bpe, or give another --bpe"
         raise ScoreError(f"{path}: has no word marks of SentencePiece: {mend}")
     return [remove_bpe(line, bpe) for line in lines]
+
+
+def language_of(name: str) -> str:
+    """Return the code of a language: 'zh' of 'ZH', 'zh-CN' or 'zho_Hans'."""
+    code = re.split("[-_]", name.lower())[0]
+    return OTHER_CODES.get(code, code)
 
 
 def remove_bpe(line: str, bpe: str = "subword_nmt") -> str:

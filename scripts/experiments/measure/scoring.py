@@ -26,6 +26,7 @@ from experiments.measure.counts import is_counts, read_counts, save_counts
 from experiments.measure.generated import (
     ScoreError,
     detokenise,
+    language_of,
     pieces_of_text,
     read_as_long,
     read_generated,
@@ -68,7 +69,7 @@ class TestSet:
         # Pieces of raw text have no tokens.
         tokenised = data.references("tok", subset) if (data.folder / "tok").is_dir() else ()
         paths = data.references("raw", subset)
-        return cls(paths, data.target, data.bpe, lowercase=data.lowercase, tokenised=tokenised)
+        return cls(paths, language_of(data.target), data.bpe, lowercase=data.lowercase, tokenised=tokenised)
 
     def raw(self) -> list[str]:
         """Return the raw reference, of several the first. Raises ScoreError where it is empty."""

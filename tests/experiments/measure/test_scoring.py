@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import sacrebleu
 
+from experiments.data.prepared import Prepared
 from experiments.measure import command as score
 from experiments.measure.bleu import LENGTHS, Counter
 from experiments.measure.generated import ScoreError, detokenise, remove_bpe
@@ -167,6 +168,13 @@ def test_bleu_is_sacrebleu_on_detokenised_text(tmp_path: Path, test_set: TestSet
     assert f"{found.difference:+.2f}, p = {found.p_value:.4f} by paired bootstrap (bs:1000|seed:12345)" in told
 
 
+@pytest.mark.parametrize("target", ["ZH", "zh-CN", "zho_Hans"])
+def test_a_language_has_its_tokeniser_however_it_is_spelt(target: str, tmp_path: Path, test_set: TestSet) -> None:
+    output = write_output(tmp_path / "out.txt", TOKENS)
+    assert "|tok:zh|" in run_score(output, "--reference", test_set.paths[0], "--target", target).stdout
+    assert TestSet.of(Prepared(tmp_path, "en", target)).language == "zh"
+
+
 def test_several_seeds_are_one_test(tmp_path: Path) -> None:
     """The score is that of all outputs in a row; a sentence is resampled with all its outputs."""
     reference = write_lines(tmp_path / "test.en", REFERENCES)
@@ -200,6 +208,7 @@ def test_several_seeds_are_one_test(tmp_path: Path) -> None:
         (["a", "b", "--reference", "r", "--metric", "rouge"], "--metric rouge takes one output"),
         (["a", "--reference", "r", "--baseline", "b", "--baseline", "c"], "several --baseline need several outputs"),
         (["a", "b", "a", "--reference", "r"], "a: is given twice"),
+        (["a", "--reference", "r", "--target", "klingon"], "--target klingon: give the code of a language"),
     ],
 )
 def test_arguments_that_do_not_go_together(args: list[str], message: str, capsys: pytest.CaptureFixture) -> None:
