@@ -201,14 +201,17 @@ def seeds_of(given: str | None) -> tuple[int, ...]:
 
 
 def trainings(rows: list[Row], seeds: tuple[int, ...], task: int | None) -> tuple[list[Row], tuple[int, ...]]:
-    """Return rows and seeds; with ``task`` the row and the seed of that number alone. Raises RecipeError."""
+    """Return rows and seeds; with ``task`` those of the training of that number alone. Raises RecipeError."""
     if task is None:
         return rows, seeds
-    found = [(row, seed) for row in rows for seed in row.seeds(seeds)]
+    found: dict[tuple[str, int], list[Row]] = {}
+    for row in rows:
+        for seed in row.seeds(seeds):
+            found.setdefault((row.training, seed), []).append(row)
     if not 0 <= task < len(found):
         raise RecipeError(f"--task {task}: rows and seeds make {len(found)} trainings: 0 to {len(found) - 1}")
-    row, seed = found[task]
-    return [row], (seed,)
+    (_, seed), of_training = list(found.items())[task]
+    return of_training, (seed,)
 
 
 def default_scale(table: Table) -> str:
