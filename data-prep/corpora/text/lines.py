@@ -34,6 +34,7 @@ Line = tuple[int, str]  # number in its file, from 1, and text
 SPLITS = ("train", "valid", "test")
 SYMBOLS = ("<s>", "<pad>", "</s>")  # fairseq's own words; <unk> in a text is what fairseq means by it
 LONGEST = 10_000_000  # bytes of a line
+NO_NEWLINE = "no newline at the end: the file was cut off; get it again, or end its last line"
 _SPACES = dict.fromkeys(map(ord, "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"), " ")  # where str.splitlines splits
 
 
@@ -69,7 +70,7 @@ def read_bytes(path: Path, open_end: bool = False) -> Iterator[tuple[int, bytes]
                     if len(line) == LONGEST:
                         raise DataError(f"{path}:{number}: a line of more than {LONGEST:,} bytes: this is no text")
                     if not open_end:
-                        raise DataError(f"{path}:{number}: no newline at the end: the file was cut off; get it again")
+                        raise DataError(f"{path}:{number}: {NO_NEWLINE}")
                 if number == 1 and line.startswith(codecs.BOM_UTF8):
                     line = line.removeprefix(codecs.BOM_UTF8)
                     print(f"{path}: the byte-order mark at its start is left out", flush=True)

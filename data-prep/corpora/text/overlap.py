@@ -7,7 +7,7 @@ from pathlib import Path
 
 from corpora.errors import DataError
 from corpora.text.alignment import pairs
-from corpora.text.lines import read_lines
+from corpora.text.lines import NO_NEWLINE, read_lines
 
 BLOCK = 1000
 FEWEST = 50  # pairs that are judged
@@ -59,4 +59,4 @@ def _need_newline(path: Path, number: int) -> None:
         with path.open("rb") as file:
             file.seek(-1, 2)
             if file.read() != b"\n":
-                raise DataError(f"{path}:{number}: no newline at the end: the file was cut off; get it again")
+                raise DataError(f"{path}:{number}: {NO_NEWLINE}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,8 @@ SECONDS = 30.0
 def size(path: Path) -> int:
     """Return the bytes of a file, or of all files in a folder; 0 where it does not exist (yet)."""
     total = 0
-    for file in [path, *path.rglob("*")]:
+    inside = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)  # without folders that vanish
+    for file in (path, *inside):
         with contextlib.suppress(FileNotFoundError):  # gone since it was listed
             total += file.stat().st_size if file.is_file() else 0
     return total

@@ -36,6 +36,13 @@ class Row:
         """PAPER/TABLE/ROW."""
         return f"{self.table.paper}/{self.table.name}/{self.name}"
 
+    @property
+    def training(self) -> str:
+        """What a training is called but for its seed: the same for rows that share it."""
+        data = prepared(self.stated, Path())
+        run = Run(self.stated, 0, data, stated=self.stated, out=Path(), rows=[self.key])
+        return run.known_as(run.options)
+
     def seeds(self, asked: tuple[int, ...]) -> tuple[int, ...]:
         """Return the seeds of its trainings: those asked for, else the recipe's; one where nothing is trained."""
         seeds = asked or self.stated.seeds

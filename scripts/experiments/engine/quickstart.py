@@ -19,6 +19,7 @@ from experiments.runs.launch import Launch
 from experiments.runs.schedule import run_all
 from experiments.system.checkout import ROOT
 from experiments.system.environment import cores
+from experiments.system.options import OneLineParser
 from experiments.system.processes import JobFailed, lock, write_stamp
 from experiments.system.progress import Progress, clock
 from fairseq_localattn.__main__ import SIZE
@@ -29,7 +30,7 @@ OWN_MERGES = "4000"  # of BPE on one's own text, as on Multi30k
 
 
 def parse_args(argv: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog="quickstart", description="Trains and compares a local-attention Transformer; see quickstart.sh"
     )
     parser.add_argument("--arch", default="transformer_mma")

@@ -23,7 +23,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
 
 from experiments.engine.carry_out import carry_out, show_commands
 from experiments.engine.ledger import Ledger
@@ -36,16 +35,10 @@ from experiments.report.estimates import kind_of
 from experiments.runs.launch import PRECISIONS, Launch, best_precision
 from experiments.system.checkout import ROOT
 from experiments.system.environment import cores
+from experiments.system.options import OneLineParser
 from experiments.system.processes import Busy, JobFailed, described, stop_all, stop_on_signals
 from experiments.system.progress import Progress
 from fairseq_localattn.errors import UsageError
-
-
-class OneLineParser(argparse.ArgumentParser):
-    """A parser whose errors are one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: error: {message}; --help lists all options\n")
 
 
 def make_parser(prog: str = "table", description: str | None = __doc__) -> OneLineParser:
@@ -208,14 +201,17 @@ def seeds_of(given: str | None) -> tuple[int, ...]:
 
 
 def trainings(rows: list[Row], seeds: tuple[int, ...], task: int | None) -> tuple[list[Row], tuple[int, ...]]:
-    """Return rows and seeds; with ``task`` the row and the seed of that number alone. Raises RecipeError."""
+    """Return rows and seeds; with ``task`` those of the training of that number alone. Raises RecipeError."""
     if task is None:
         return rows, seeds
-    found = [(row, seed) for row in rows for seed in row.seeds(seeds)]
+    found: dict[tuple[str, int], list[Row]] = {}
+    for row in rows:
+        for seed in row.seeds(seeds):
+            found.setdefault((row.training, seed), []).append(row)
     if not 0 <= task < len(found):
         raise RecipeError(f"--task {task}: rows and seeds make {len(found)} trainings: 0 to {len(found) - 1}")
-    row, seed = found[task]
-    return [row], (seed,)
+    (_, seed), of_training = list(found.items())[task]
+    return of_training, (seed,)
 
 
 def default_scale(table: Table) -> str:

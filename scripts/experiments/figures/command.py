@@ -14,10 +14,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from experiments.engine.table import OneLineParser, as_status, make_parser, parse_args, plan_of, run_table
+from experiments.engine.table import as_status, make_parser, parse_args, plan_of, run_table
 from experiments.figures import scores, weights
 from experiments.recipes.catalogue import Figure, find_figure
 from experiments.recipes.nodes import RecipeError
+from experiments.system.options import OneLineParser
 from fairseq_localattn.analysis.command import check_output, check_plot, save_figure
 
 

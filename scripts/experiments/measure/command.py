@@ -31,23 +31,25 @@ import argparse
 import itertools
 import json
 import logging
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from experiments.measure.bleu import LENGTHS, REFERENCE_LENGTHS
-from experiments.measure.generated import BPE_KINDS, ScoreError
+from experiments.measure.generated import BPE_KINDS, ScoreError, language_of
 from experiments.measure.metrics import metric_name
 from experiments.measure.predictions import accuracy, perplexity
 from experiments.measure.scoring import TestSet, chrf, lead3, pooled, summarization
 from experiments.measure.significance import Measurement, drawn
+from experiments.system.options import OneLineParser
 
 
 def _bleu(args: argparse.Namespace) -> list[Measurement]:
     test = TestSet(
         args.reference,
-        args.target,
+        language_of(args.target),
         bpe=args.bpe,
         lowercase=args.lowercase,
         tokenised=args.tokenised or (),
@@ -85,6 +87,8 @@ def check(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
         raise ScoreError(f"{_flag(name)} changes nothing with --metric {args.metric}")
     if args.metric != "bleu" and len(args.reference or []) > 1:
         raise ScoreError(f"--metric {args.metric} takes one --reference")
+    if not re.fullmatch("[a-z]{2,3}", language_of(args.target)):
+        raise ScoreError(f"--target {args.target}: give the code of a language, such as de or zh")
     several = len(args.output) > 1
     if args.metric != "bleu" and (several or len(args.baseline) > 1):
         raise ScoreError(f"--metric {args.metric} takes one output, and one --baseline")
@@ -128,9 +132,9 @@ def _test_of(metric: str) -> str:
     return "McNemar's test" if metric == "accuracy" else f"paired bootstrap ({drawn()})"
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser() -> OneLineParser:
     form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog="score", description=__doc__, formatter_class=form)
+    parser = OneLineParser(prog="score", description=__doc__, formatter_class=form)
     add = parser.add_argument
     add("output", nargs="*", default=[], help="fairseq's output, of several seeds several; accuracy: predictions; "
         "perplexity: the log")  # fmt: skip

@@ -13,6 +13,10 @@ from sacremoses import MosesDetokenizer
 from fairseq_localattn.errors import UsageError
 
 BPE_KINDS = ("subword_nmt", "sentencepiece", "wordpiece", "none")
+# Marks of subwords that are not joined. Text may have some too, so lines are counted; ##AT## of compounds is no mark.
+MARKS = {"subword_nmt": r"\w@@(?!\S)", "sentencepiece": "\u2581", "wordpiece": r" ##\w+(?!\S)"}
+MOST_MARKED = 0.05  # of the lines
+OTHER_CODES = {"zho": "zh", "chi": "zh", "cmn": "zh", "jpn": "ja"}  # of languages whose text is scored in its own way
 
 
 class ScoreError(UsageError):
@@ -90,6 +94,28 @@ def read_generated(path: str | Path, size: int, kind: str = "H") -> list[str]:
         end = last.rstrip("\t") if interactive else "Generate ... with beam=..."
         raise ScoreError(f"{path}: the final line '{end}' is missing: truncated; run {command} again")
     return [found[index] for index in range(size)]
+
+
+def read_hypotheses(path: str | Path, size: int, bpe: str) -> list[str]:
+    """Return what ``read_generated`` does, with subwords joined. Raises ScoreError, also where they are of no ``bpe``.
+
+    A model that has learned nothing may write no word mark of SentencePiece; its sources have some, unless joined.
+    """
+    lines = read_generated(path, size)
+    for kind, mark in MARKS.items():
+        marked = sum(re.search(mark, line) is not None for line in lines)
+        if kind != bpe and marked > MOST_MARKED * size:
+            raise ScoreError(f"{path}: {marked} of {size} sentences are in subwords of {kind}: give --bpe {kind}")
+    if bpe == "sentencepiece" and not any(MARKS[bpe] in line for line in read_lines(path)):
+        mend = "generate it without --remove-bpe, or give another --bpe"
+        raise ScoreError(f"{path}: has no word marks of SentencePiece: {mend}")
+    return [remove_bpe(line, bpe) for line in lines]
+
+
+def language_of(name: str) -> str:
+    """Return the code of a language: 'zh' of 'ZH', 'zh-CN' or 'zho_Hans'."""
+    code = re.split("[-_]", name.lower())[0]
+    return OTHER_CODES.get(code, code)
 
 
 def remove_bpe(line: str, bpe: str = "subword_nmt") -> str:

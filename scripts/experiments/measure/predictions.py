@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import re
+import sys
 from pathlib import Path
 
 from scipy.stats import binomtest
@@ -13,17 +13,18 @@ from experiments.measure.generated import ScoreError, read_lines
 from experiments.measure.significance import Measurement, mcnemar
 
 
-def read_predictions(path: Path) -> list[bool]:
-    """Return for each line, ``label<TAB>prediction``, whether both are the same. Raises ScoreError for another file."""
-    right = []
+def read_predictions(path: Path) -> tuple[list[str], list[bool]]:
+    """Return of lines ``label<TAB>prediction`` the labels, and whether both are the same. Raises ScoreError."""
+    labels, right = [], []
     for number, line in enumerate(read_lines(path), start=1):
         match = re.fullmatch(r"(\d+)\t(\d+)", line)
         if match is None:
             raise ScoreError(f"{path}:{number}: not label, tab, prediction")
+        labels.append(match[1])
         right.append(match[1] == match[2])
     if not right:
         raise ScoreError(f"{path}: is empty")
-    return right
+    return labels, right
 
 
 def accuracy(output: Path, baseline: Path | None = None) -> Measurement:
@@ -31,13 +32,15 @@ def accuracy(output: Path, baseline: Path | None = None) -> Measurement:
 
     It is compared with a baseline's file, if given, by McNemar's test. Raises ScoreError.
     """
-    right = read_predictions(output)
+    labels, right = read_predictions(output)
     interval = binomtest(sum(right), len(right)).proportion_ci(method="wilson")
     difference = p_value = None
     if baseline is not None:
-        others = read_predictions(baseline)
+        theirs, others = read_predictions(baseline)
         if len(others) != len(right):
             raise ScoreError(f"{baseline}: {len(others)} lines, but {output} has {len(right)}")
+        if unlike := [n for n, (one, other) in enumerate(zip(theirs, labels, strict=True), start=1) if one != other]:
+            raise ScoreError(f"{baseline}:{unlike[0]}: another label than in {output}: another test set?")
         difference = 100 * (sum(right) - sum(others)) / len(right)
         p_value = mcnemar(right, others)
     return Measurement(
@@ -54,14 +57,14 @@ def accuracy(output: Path, baseline: Path | None = None) -> Measurement:
 def read_perplexity(path: Path) -> dict[str, float]:
     """Return ``{tokens, loss}``, the loss in bits a token, from fairseq-eval-lm's log or the JSON that a run keeps.
 
-    Raises ScoreError where the last lines of the log are missing, or the loss is not finite.
+    Raises ScoreError where the last lines of the log are missing, or the perplexity is not finite.
     """
     text = "\n".join(read_lines(path, errors="replace"))
     if text.startswith("{") and "\n" not in text:
         try:
             stated = json.loads(text)
             facts = {"tokens": int(stated["tokens"]), "loss": float(stated["loss"])}
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError):
             raise ScoreError(f"{path}: not JSON with tokens and loss") from None
     else:
         counts = re.findall(r"Evaluated ([\d,]+) tokens", text)
@@ -69,14 +72,20 @@ def read_perplexity(path: Path) -> dict[str, float]:
         if not counts or not losses:
             raise ScoreError(f"{path}: fairseq-eval-lm has not logged a perplexity")
         facts = {"tokens": int(counts[-1].replace(",", "")), "loss": float(losses[-1])}
-    if not math.isfinite(facts["loss"]):
+    if not abs(facts["loss"]) < sys.float_info.max_exp:
         raise ScoreError(f"{path}: the loss is {facts['loss']}: the training has diverged; lower its learning rate")
     return facts
 
 
 def perplexity(output: Path, baseline: Path | None = None) -> Measurement:
-    """Return the perplexity, 2^loss, in a file that ``read_perplexity`` reads; a difference has no p."""
+    """Return the perplexity, 2^loss, in what ``read_perplexity`` reads; a difference has no p. Raises ScoreError."""
     facts = read_perplexity(output)
     found = 2 ** facts["loss"]
-    difference = None if baseline is None else found - 2 ** read_perplexity(baseline)["loss"]
+    difference = None
+    if baseline is not None:
+        other = read_perplexity(baseline)
+        if other["tokens"] != facts["tokens"]:
+            counts = f"{other['tokens']} tokens, but {output} has {facts['tokens']}"
+            raise ScoreError(f"{baseline}: {counts}: another test set or vocabulary?")
+        difference = found - 2 ** other["loss"]
     return Measurement("perplexity", found, f"tokens:{facts['tokens']}|loss:{facts['loss']:.4f}", difference)

@@ -26,9 +26,11 @@ from experiments.measure.counts import is_counts, read_counts, save_counts
 from experiments.measure.generated import (
     ScoreError,
     detokenise,
+    language_of,
     pieces_of_text,
     read_as_long,
     read_generated,
+    read_hypotheses,
     read_lines,
     remove_bpe,
 )
@@ -67,7 +69,7 @@ class TestSet:
         # Pieces of raw text have no tokens.
         tokenised = data.references("tok", subset) if (data.folder / "tok").is_dir() else ()
         paths = data.references("raw", subset)
-        return cls(paths, data.target, data.bpe, lowercase=data.lowercase, tokenised=tokenised)
+        return cls(paths, language_of(data.target), data.bpe, lowercase=data.lowercase, tokenised=tokenised)
 
     def raw(self) -> list[str]:
         """Return the raw reference, of several the first. Raises ScoreError where it is empty."""
@@ -109,7 +111,7 @@ class TestSet:
 
     def tokens(self, path: str | Path) -> list[str]:
         """Return the tokenised hypotheses, with subwords joined."""
-        return [remove_bpe(line, self.bpe) for line in read_generated(path, len(self.raw()))]
+        return read_hypotheses(path, len(self.raw()), self.bpe)
 
     def words(self, path: str | Path) -> list[str]:
         """Return the tokenised hypotheses as tokenised BLEU counts them, with split dashes joined."""
@@ -241,7 +243,7 @@ def summarization(outputs: Sequence[str | Path], reference: Path, bpe: str = "su
     were counted so; it is not tested. Raises ScoreError.
     """
     references = _summaries(reference)
-    found = [[remove_bpe(line, bpe) for line in read_generated(path, len(references))] for path in outputs]
+    found = [read_hypotheses(path, len(references), bpe) for path in outputs]
     return _rouge(found[0], references, *found[1:])
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import binomtest
 
+from experiments.measure.generated import ScoreError
+
 SAMPLES = 1000
 
 
@@ -35,8 +37,13 @@ class Measurement:
 
 
 def seed() -> int | None:
-    """Return ``$SACREBLEU_SEED`` (default: sacreBLEU's 12345); None for 'none' or 0, as sacreBLEU reads it."""
+    """Return ``$SACREBLEU_SEED`` (default: sacreBLEU's 12345); None for 'none' or 0, as sacreBLEU reads it.
+
+    Raises ScoreError for another word.
+    """
     value = os.environ.get("SACREBLEU_SEED", "12345")
+    if value.lower() != "none" and not value.isdecimal():
+        raise ScoreError(f"$SACREBLEU_SEED is {value!r}: set it to a whole number from 0, or none")
     return None if value.lower() == "none" else int(value) or None
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.runs.checkpoints import BEST_BY, BY_EPOCHS, BY_UPDATES, LAST, whole
+from experiments.system.options import OneLineParser
 from experiments.system.processes import described
 from fairseq_localattn.errors import COMMAND_ERROR, UsageError
 from fairseq_localattn.files import check_file, replaced
@@ -152,9 +153,7 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="average", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = OneLineParser(prog="average", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     told = "a folder, or the files; one file is exported without the optimizer's state"
     parser.add_argument("inputs", nargs="+", type=Path, metavar="FOLDER|FILE", help=told)
     group = parser.add_mutually_exclusive_group()

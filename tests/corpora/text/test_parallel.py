@@ -51,7 +51,8 @@ def files(tmp_path) -> tuple[Path, Path]:
         (lambda de, en: de.unlink(), "train.de: cannot be read: No such file"),
         (lambda de, en: change_line(en, 17, b""), "train.en:17: empty line"),
         (lambda de, en: change_line(de, 19, b"Stra\xdfe."), "train.de:19: invalid UTF-8 at byte 5"),
-        (lambda de, en: de.write_bytes(de.read_bytes()[:-3]), "train.de:400: no newline at the end"),
+        (lambda de, en: de.write_bytes(de.read_bytes()[:-3]), "train.de:400: no newline at the end: the file was "
+         "cut off; get it again, or end its last line"),
         (lambda de, en: de.write_bytes(b""), "train.de: is empty"),
         (lambda de, en: change_line(de, 400, None), "train.en:400: misaligned: 400 lines here, 399 in"),
         (lambda de, en: change_line(de, 210, None), "the lengths of lines 201 to 300 do not go together"),

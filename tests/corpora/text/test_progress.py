@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from corpora import progress
+from corpora.text import watch
 
 
 def test_a_log_has_a_line_for_each_state(monkeypatch, capsys):
@@ -18,3 +22,12 @@ def test_a_short_loop_shows_nothing(capsys):
     with progress.progress(None, "BPE", total=3) as bar:
         bar.update(2)
     assert capsys.readouterr() == ("", "")
+
+
+def test_the_size_of_a_folder_in_which_one_vanishes(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "file").write_bytes(b"four")
+    scan = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: scan(Path(path) / "gone" if Path(path).name == "gone" else path))
+    assert watch.size(tmp_path) == watch.size(tmp_path / "file") == 4
+    assert watch.size(tmp_path / "none") == 0

@@ -114,11 +114,14 @@ def test_the_template(tmp_path: Path) -> None:
         "SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_SUBMIT_DIR": str(ROOT),
     }  # fmt: skip
 
-    def submitted(command: str, **variables: str) -> str:
+    def submitted(command: str, status: int = 0, **variables: str) -> str:
         words, env = ["bash", str(ROOT / "scripts" / "slurm.sbatch"), *shlex.split(command)], environment | variables
-        return subprocess.run(words, env=env, capture_output=True, text=True, check=True).stdout
+        done = subprocess.run(words, env=env, capture_output=True, text=True)
+        assert done.returncode == status, done.stderr
+        return done.stdout + done.stderr
 
-    assert submitted("man table1 --rows a") == "scripts/table.py man table1 --rows a --resume\n"
+    assert submitted("man table1 --rows a") == "scripts/table.py man table1 --rows a\n"
     both = submitted("man table1", SLURM_JOB_NUM_NODES="2", SLURM_ARRAY_TASK_ID="3")
-    assert both == "scripts/table.py man table1 --nodes 2 --task 3 --resume\n"
+    assert both == "scripts/table.py man table1 --nodes 2 --task 3\n"
     assert submitted("man slow").splitlines()[1:] == ["saved", "scontrol requeue 7"]
+    assert submitted("man table1 --no-resume", 2).startswith("slurm.sbatch: error: --no-resume: a job that is requeued")

@@ -9,14 +9,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from experiments.engine import quickstart
 from experiments.engine.plan import Row
+from experiments.measure import command as score
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import find_table
-from experiments.runs import checkpoints
+from experiments.runs import averaging, checkpoints
 from experiments.system import logs
 from support.paths import ROOT, SCRIPTS
 from support.tables.bench import SMALL, Bench
@@ -205,6 +207,13 @@ def test_an_interpreter_without_the_dependencies(name: str) -> None:
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
     assert done.stderr.startswith(f"{name[:-3]}: error: {sys.executable} lacks torch, fairseq, scipy, ")
     assert f"run scripts/setup.sh, then .venv/bin/python scripts/{name}" in done.stderr
+
+
+@pytest.mark.parametrize("main", [averaging.main, quickstart.main, score.main])
+def test_an_unknown_option_is_told_in_one_line(main: Any, capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["a", "--output", "b", "--nothing"])
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.parametrize(("given", "expected"), [("", ".venv"), ("envs/a", "envs/a"), ("/envs/a", "/envs/a")])

@@ -164,6 +164,14 @@ def test_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         launched("mma table1", 0, monkeypatch)
 
 
+def test_a_task_has_all_rows_of_its_training() -> None:
+    rows = table.rows_of(find_table("csan", "fig2"), "full", None)
+    found = [[row.name for row in table.trainings(rows, (1, 2), task)[0]] for task in range(24)]
+    assert found.count(["1d_window_11", "2d_heads_1"]) == 2 and sum(map(len, found)) == 26
+    with pytest.raises(table.RecipeError, match="--task 24: rows and seeds make 24 trainings: 0 to 23"):
+        table.trainings(rows, (1, 2), 24)
+
+
 def test_data_without_trees_are_prepared_before_those_with(tmp_path: Path) -> None:
     """Trees are added to the data of the plain rows: one folder for both."""
     args = table.parse_args(["mgsa", "table3", "--scale", "small", "--cpu", "--out", str(tmp_path)])

@@ -183,7 +183,7 @@ def test_groups_of_chosen_lengths_take_seeds_together(tmp_path: Path, test_set: 
     assert f"BLEU, more than 40 words {expected:.2f}" in done.stdout and "BLEU, 21 to 40 words" in done.stdout
     for wrong in ("20,10", "many", "0,10"):
         done = run_score(outputs[0], "--reference", test_set.paths[0], "--by-length", wrong)
-        assert f"argument --by-length: '{wrong}': give numbers of words in ascending order" in done.stderr
+        assert_one_line(done, f"argument --by-length: '{wrong}': give numbers of words in ascending order")
 
 
 def test_words_of_the_source_are_counted(tmp_path: Path, test_set: scoring.TestSet) -> None:
@@ -230,6 +230,10 @@ def test_bootstrap_without_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, base = draw.random((40, 1)), draw.random((40, 1))
     found = [significance.paired_bootstrap(ours, base, lambda sums: float(sums[0]), samples=500) for _ in range(4)]
     assert significance.drawn() == "bs:1000|seed:none" and len(set(found)) > 1
+    for word in ("abc", "-1", ""):
+        monkeypatch.setenv("SACREBLEU_SEED", word)
+        with pytest.raises(ScoreError, match=f"SACREBLEU_SEED is '{word}': set it to a whole number"):
+            significance.drawn()
 
 
 def test_bleu_by_ngram(tmp_path: Path, test_set: scoring.TestSet) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,25 @@ def test_output_of_interactive_is_that_of_generate(tmp_path: Path, test_set: Tes
     write_lines(typed, lines[:-5])
     with pytest.raises(ScoreError, match=r"1 of 40 sentences are missing \(39\): .*; run fairseq-interactive again"):
         translation(typed, test_set)
+
+
+@pytest.mark.parametrize(
+    ("bpe", "line", "message"),
+    [
+        ("sentencepiece", "the old man", "out: has no word marks of SentencePiece: generate it without --remove-bpe"),
+        ("sentencepiece", "the o@@ ld", "of subword_nmt: give --bpe subword_nmt"),
+        ("subword_nmt", "▁the ▁old", "out: 40 of 40 sentences are in subwords of sentencepiece: give --bpe"),
+        ("none", "the o@@", "of subword_nmt: give --bpe subword_nmt"),
+        ("subword_nmt", "the o ##ld", "of wordpiece: give --bpe wordpiece"),
+    ],
+)
+def test_output_in_other_subwords(bpe: str, line: str, message: str, tmp_path: Path, test_set: TestSet) -> None:
+    """Text may have marks that stand alone, or a few others; and a model may write no word marks of its sources."""
+    test = replace(test_set, bpe=bpe)
+    with pytest.raises(ScoreError, match=message):
+        translation(write_output(tmp_path / "out", [line] * 40), test)
+    text = [line, *["@@ -1 +1 @@ ##AT##-##AT## #"] * 39]
+    assert len(test.hypotheses(write_output(tmp_path / "out", text, sources=["▁ein"] * 40))) == 40
 
 
 ALL = list(range(len(LINES)))

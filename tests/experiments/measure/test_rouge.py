@@ -108,7 +108,6 @@ def test_summaries_in_word_pieces(tmp_path: Path) -> None:
     assert [one.metric for one in found] == [*rouge.METRICS, rouge.SWAPPED]
     assert all(one.score == 100 for one in found)
     assert "scorer:rouge-score" in found[0].signature and found[0].difference is None
-    assert scoring.summarization([output], reference, "none")[0].score < 90
     done = run_score(output, "--metric", "rouge", "--reference", reference, "--bpe", "wordpiece")
     assert done.stdout.count(" 100.00  scorer:rouge-score") == 5, done.stderr
 

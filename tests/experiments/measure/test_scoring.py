@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import sacrebleu
 
+from experiments.data.prepared import Prepared
 from experiments.measure import command as score
 from experiments.measure.bleu import LENGTHS, Counter
 from experiments.measure.generated import ScoreError, detokenise, remove_bpe
@@ -117,7 +118,7 @@ def test_counts_of_other_rules_or_references(tmp_path: Path, test_set: TestSet) 
         (test_set, TestSet([longer], "en")),
         (two, replace(two, reference_length="shortest")),
         (two, replace(two, paths=[*test_set.paths, changed])),
-        (replace(test_set, bpe="none"), replace(test_set, bpe="sentencepiece")),  # of detokenised text, and of pieces
+        (test_set, replace(test_set, bpe="sentencepiece")),  # of detokenised text, and of pieces
     ):
         keep_counts(output, counted, kept)
         assert translation(kept, counted) == translation(output, counted)
@@ -167,6 +168,13 @@ def test_bleu_is_sacrebleu_on_detokenised_text(tmp_path: Path, test_set: TestSet
     assert f"{found.difference:+.2f}, p = {found.p_value:.4f} by paired bootstrap (bs:1000|seed:12345)" in told
 
 
+@pytest.mark.parametrize("target", ["ZH", "zh-CN", "zho_Hans"])
+def test_a_language_has_its_tokeniser_however_it_is_spelt(target: str, tmp_path: Path, test_set: TestSet) -> None:
+    output = write_output(tmp_path / "out.txt", TOKENS)
+    assert "|tok:zh|" in run_score(output, "--reference", test_set.paths[0], "--target", target).stdout
+    assert TestSet.of(Prepared(tmp_path, "en", target)).language == "zh"
+
+
 def test_several_seeds_are_one_test(tmp_path: Path) -> None:
     """The score is that of all outputs in a row; a sentence is resampled with all its outputs."""
     reference = write_lines(tmp_path / "test.en", REFERENCES)
@@ -200,6 +208,7 @@ def test_several_seeds_are_one_test(tmp_path: Path) -> None:
         (["a", "b", "--reference", "r", "--metric", "rouge"], "--metric rouge takes one output"),
         (["a", "--reference", "r", "--baseline", "b", "--baseline", "c"], "several --baseline need several outputs"),
         (["a", "b", "a", "--reference", "r"], "a: is given twice"),
+        (["a", "--reference", "r", "--target", "klingon"], "--target klingon: give the code of a language"),
     ],
 )
 def test_arguments_that_do_not_go_together(args: list[str], message: str, capsys: pytest.CaptureFixture) -> None:
@@ -220,9 +229,10 @@ def test_accuracy(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     told = capsys.readouterr().out
     assert "accuracy (%) 80.00 (49.02 to 94.33)  sentences:10|interval:wilson|test:mcnemar" in told
     assert "+20.00, p = 0.6250 by McNemar's test" in told, "0 or 1 of 4, on either side"
-    short = write_lines(tmp_path / "short", ["1\t1"])
-    assert score.main([str(output), "--metric", "accuracy", "--baseline", str(short)]) == 2
-    assert "short: 1 lines, but" in capsys.readouterr().err
+    for labels, message in (("1", "other: 1 lines, but"), ("1" * 9 + "0", "other:10: another label than in")):
+        other = write_lines(tmp_path / "other", [f"{label}\t1" for label in labels])
+        assert score.main([str(output), "--metric", "accuracy", "--baseline", str(other)]) == 2
+        assert message in capsys.readouterr().err
 
 
 def test_perplexity(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -232,6 +242,9 @@ def test_perplexity(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     (found,) = json.loads(capsys.readouterr().out)["measurements"]
     assert found["signature"] == "tokens:1234|loss:5.5000" and found["score"] == pytest.approx(2**5.5)
     assert found["difference"] == pytest.approx(2**5.5 - 64) and found["p_value"] is None
+    write_lines(base, ['{"tokens": 999, "loss": 6.0}'])
+    assert score.main([str(log), "--metric", "perplexity", "--baseline", str(base)]) == 2
+    assert "base.json: 999 tokens, but" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -241,6 +254,8 @@ def test_perplexity(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
         ("accuracy", "", "scored: is empty"),
         ("accuracy", None, "scored: cannot be read"),
         ("perplexity", "{}\n", "scored: not JSON with tokens and loss"),
+        ("perplexity", '{"tokens": Infinity, "loss": 1}\n', "scored: not JSON with tokens and loss"),
+        ("perplexity", '{"tokens": 9, "loss": 1024}\n', "scored: the loss is 1024.0: the training has diverged"),
         ("perplexity", COUNTED, "scored: fairseq-eval-lm has not logged a perplexity"),
         (
             "perplexity",
