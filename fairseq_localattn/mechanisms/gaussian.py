@@ -33,12 +33,12 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from ..core.attention import LocalAttention
 from ..core.call import Call
 from ..core.hooks import is_plain
 from ..kernels.masks import Frame, at_least_fp32, lowest_score
+from ..kernels.once import once_differentiable
 from ..kernels.passes import shared
 from ..kernels.windows import Score
 

@@ -83,6 +83,14 @@ def test_no_value_is_read(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(p.grad is not None for p in module.parameters())
 
 
+@every_attention
+def test_second_derivatives_are_refused(text: str, site: str) -> None:
+    """Not returned without the part of the attention, as with torch's ``once_differentiable``."""
+    module, (x, memory) = attention(text, DIM, HEADS, site=site), inputs(5, 5)
+    with pytest.raises(RuntimeError, match="has no second derivative: take first derivatives alone"):
+        torch.autograd.functional.hvp(lambda z: (z + run(module, z, memory)).square().sum(), x, x)
+
+
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize(("text", "site"), EVERY + OPTIONS)
 def test_blocks_of_queries_are_the_whole(text: str, site: str, padded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
