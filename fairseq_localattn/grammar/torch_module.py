@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -42,8 +43,9 @@ class DescribedAttention(nn.Module):
     unknown ``site``.
     """
 
-    # What torch's layers look at before they take a fused path, which knows ordinary attention alone.
+    # What torch's encoder and layers look at before they take a fused path, which knows ordinary attention alone.
     in_proj_bias = None
+    in_proj_weight = SimpleNamespace(__torch_function__=None)  # what has one is not fused
     _qkv_same_embed_dim = False
 
     def __init__(
@@ -77,6 +79,11 @@ class DescribedAttention(nn.Module):
         self.text, self.site = text, site
         self.embed_dim, self.num_heads, self.batch_first = embed_dim, num_heads, batch_first
 
+    @property
+    def out_proj(self) -> nn.Linear:
+        """The output projection, by torch's name."""
+        return self.attention.out_proj
+
     def forward(
         self,
         query: Tensor,
@@ -103,7 +110,8 @@ class DescribedAttention(nn.Module):
 
         Returns the output, shaped as the query, and the weights B×T×S, B×H×T×S, or None. An empty input has an empty
         output, and a query that sees no key the output projection's bias.
-        Raises ValueError for self-attention to another tensor, and for an ``attn_mask`` of more than two dimensions.
+        Raises ValueError for self-attention to another tensor, for a nested tensor, and for an ``attn_mask`` of more
+        than two dimensions.
         """
         if self.site != "cross" and not (query is key and key is value):
             raise ValueError(
@@ -113,6 +121,11 @@ class DescribedAttention(nn.Module):
         if attn_mask is not None and attn_mask.dim() != 2:
             raise ValueError(
                 f"attn_mask must be T×S for all sentences and heads, not of shape {tuple(attn_mask.shape)}"
+            )
+        if query.is_nested:
+            raise ValueError(
+                "query is a nested tensor, which torch's encoder makes after a layer of its own: "
+                "set use_nested_tensor = False there"
             )
         single, batch_dim = query.dim() == 2, 0 if self.batch_first else 1
 

@@ -72,8 +72,9 @@ def test_in_torchs_encoder(text: str, norm_first: bool) -> None:
     """Trains a step, and evaluates as it trains: torch's fused path is not taken; padding changes nothing."""
     torch.manual_seed(1)
     layer = nn.TransformerEncoderLayer(DIM, HEADS, 32, dropout=0.0, batch_first=True, norm_first=norm_first)
-    layer.self_attn = fairseq_localattn.attention(text, DIM, HEADS, batch_first=True)  # type: ignore[assignment]
-    encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=not norm_first)
+    for each in encoder.layers:
+        each.self_attn = fairseq_localattn.attention(text, DIM, HEADS, batch_first=True)
     x, padding = torch.randn(BATCH, LENGTH, DIM), masks("key_padding_mask")["key_padding_mask"]
     out = encoder(x, src_key_padding_mask=padding)
     out.sum().backward()
@@ -174,6 +175,9 @@ def test_mistakes_are_said() -> None:
             module(*given)
     with pytest.raises(ValueError, match=r"attn_mask must be T×S .* not of shape \(12, 6, 6\)"):
         module(x, x, x, attn_mask=torch.zeros(12, LENGTH, LENGTH))
+    nested = torch.nested.nested_tensor([x[0], x[1]], layout=torch.jagged)
+    with pytest.raises(ValueError, match="query is a nested tensor, .* set use_nested_tensor = False"):
+        module(nested, nested, nested)
     with pytest.raises(ValueError, match="unknown site 'encode': choose from encoder, decoder, cross"):
         fairseq_localattn.attention("san", DIM, HEADS, site="encode")
     with pytest.raises(UsageError, match="there is no mechanism 'sam'; did you mean 'san'"):
