@@ -13,8 +13,8 @@ import torch
 from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.criterions import label_smoothed_cross_entropy as theirs
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from ..kernels.once import once_differentiable
 from .unseen import ReadsLogitsAlone, UnseenOutput
 
 NAME = "label_smoothed_cross_entropy"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -42,8 +44,9 @@ class DescribedAttention(nn.Module):
     unknown ``site``.
     """
 
-    # What torch's layers look at before they take a fused path, which knows ordinary attention alone.
+    # What torch's encoder and layers look at before they take a fused path, which knows ordinary attention alone.
     in_proj_bias = None
+    in_proj_weight = SimpleNamespace(__torch_function__=None)  # what has one is not fused
     _qkv_same_embed_dim = False
 
     def __init__(
@@ -77,6 +80,11 @@ class DescribedAttention(nn.Module):
         self.text, self.site = text, site
         self.embed_dim, self.num_heads, self.batch_first = embed_dim, num_heads, batch_first
 
+    @property
+    def out_proj(self) -> nn.Linear:
+        """The output projection, by torch's name."""
+        return self.attention.out_proj
+
     def forward(
         self,
         query: Tensor,
@@ -93,7 +101,7 @@ class DescribedAttention(nn.Module):
         Args:
             query: T×B×C, B×T×C with ``batch_first``, or T×C.
             key, value: likewise with S; the query's own tensor but at ``cross``.
-            key_padding_mask: B×S (or S), True = hidden; or a float mask whose hidden entries are -inf.
+            key_padding_mask: B×S (or S), True = hidden; or a float mask of 0, and at most -1e4 where hidden.
             need_weights: also return the weights.
             attn_mask: T×S, True = hidden; or a float mask, added to the scores. At the site ``decoder`` one that is
                 given must hide the future itself.
@@ -103,16 +111,18 @@ class DescribedAttention(nn.Module):
 
         Returns the output, shaped as the query, and the weights B×T×S, B×H×T×S, or None. An empty input has an empty
         output, and a query that sees no key the output projection's bias.
-        Raises ValueError for self-attention to another tensor, and for an ``attn_mask`` of more than two dimensions.
+        Raises ValueError for self-attention to another tensor, for a nested tensor, and for masks of another shape or
+        of integers. Other entries of a float ``key_padding_mask`` raise RuntimeError, on a GPU at the next wait for it.
         """
         if self.site != "cross" and not (query is key and key is value):
             raise ValueError(
                 f"at the site {self.site!r} query, key and value are one tensor: pass one object three times, as in "
                 "part = x[:5]; attention(part, part, part). Another sequence needs site='cross'"
             )
-        if attn_mask is not None and attn_mask.dim() != 2:
+        if query.is_nested:
             raise ValueError(
-                f"attn_mask must be T×S for all sentences and heads, not of shape {tuple(attn_mask.shape)}"
+                "query is a nested tensor, which torch's encoder makes after a layer of its own: "
+                "set use_nested_tensor = False there"
             )
         single, batch_dim = query.dim() == 2, 0 if self.batch_first else 1
 
@@ -122,10 +132,12 @@ class DescribedAttention(nn.Module):
 
         q = time_first(query)
         k, v = (q, q) if query is key and key is value else (time_first(key), time_first(value))
+        _check_mask("key_padding_mask, B×S,", key_padding_mask, k.shape[:1] if single else k.shape[1::-1])
+        _check_mask("attn_mask, T×S for all sentences and heads,", attn_mask, (q.size(0), k.size(0)))
         if (is_causal or self.site == "decoder") and attn_mask is None:
             attn_mask = torch.ones(q.size(0), k.size(0), dtype=torch.bool, device=q.device).triu(1)
         if key_padding_mask is not None:
-            hidden = key_padding_mask if key_padding_mask.dtype == torch.bool else key_padding_mask == -torch.inf
+            hidden = _hidden_keys(key_padding_mask)
             key_padding_mask = hidden.unsqueeze(0) if single else hidden
         out, weights = self.attention(
             q,
@@ -158,6 +170,24 @@ class DescribedAttention(nn.Module):
         if ours.kdim == ours.vdim == ours.embed_dim:
             return {**found, "in_proj_weight": torch.cat(weights)}
         return found | dict(zip(("q_proj_weight", "k_proj_weight", "v_proj_weight"), weights, strict=True))
+
+
+def _check_mask(name: str, mask: Tensor | None, shape: Sequence[int]) -> None:
+    """Raise ValueError for a mask of another shape, or of integers."""
+    if mask is not None and (mask.shape != shape or not (mask.dtype == torch.bool or mask.is_floating_point())):
+        given = f"{mask.dtype} of shape {tuple(mask.shape)}"
+        raise ValueError(f"{name} must be boolean or floating, of shape {tuple(shape)}, not {given}")
+
+
+def _hidden_keys(padding: Tensor) -> Tensor:
+    """Return a padding mask as boolean. torch adds a float one to the scores: what it has must give a weight of 0."""
+    if padding.dtype == torch.bool:
+        return padding
+    hidden = padding <= -1e4
+    if padding.device.type in ("cpu", "cuda"):  # where torch asserts without a wait
+        told = "key_padding_mask has entries that are neither 0 nor at most -1e4: give a boolean one, True = hidden"
+        torch._assert_async(((padding == 0) | hidden).all(), told)
+    return hidden
 
 
 # A parameter of torch.nn.MultiheadAttention → its name in LocalAttention, which splits the joint ones itself.

@@ -17,9 +17,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from .masks import Frame, hides, is_future
+from .once import once_differentiable
 from .passes import is_shared, may_read, shared
 from .windows import Window, spans_of
 

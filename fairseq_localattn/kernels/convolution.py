@@ -7,7 +7,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+
+from .once import once_differentiable
 
 
 def depthwise_convolution(x: Tensor, taps: Tensor) -> Tensor:

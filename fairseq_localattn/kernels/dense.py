@@ -17,11 +17,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.amp import custom_bwd, custom_fwd
-from torch.autograd.function import once_differentiable
 
 from .dropout import dropout as drop
 from .dropout import dropout_factors
 from .masks import ALIGNED, aligned, at_least_fp32, join_masks, lowest_score, normalise
+from .once import once_differentiable
 from .passes import is_shared, shared
 
 # Where the fused kernel becomes faster, measured on two cores with d=512 and 8 heads (docs/what-was-tried.md).

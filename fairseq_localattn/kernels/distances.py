@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from .dropout import dropout_factors
 from .masks import at_least_fp32
+from .once import once_differentiable
 from .passes import is_exporting, shared
 
 

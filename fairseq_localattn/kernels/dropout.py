@@ -13,7 +13,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+
+from .once import once_differentiable
 
 _LEVELS = 1 << 16  # resolution of a probability
 _HIGHEST = 255 << 8  # above this level, numbers of 8 bits cannot express the probability

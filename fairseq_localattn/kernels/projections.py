@@ -8,7 +8,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
+
+from .once import once_differentiable
 
 PADDING = 16  # numbers between the columns of a weight
 BLOCK = 512  # outputs of a block of a large weight

@@ -24,13 +24,13 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from ..core.attention import LocalAttention
 from ..core.call import Call
 from ..kernels.dense import scaled_scores, weighted_sum
 from ..kernels.dropout import dropout
 from ..kernels.masks import at_least_fp32, join_masks, lowest_score, normalise
+from ..kernels.once import once_differentiable
 
 
 @dataclass(frozen=True)

@@ -33,12 +33,12 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from ..core.attention import LocalAttention
 from ..core.call import Call
 from ..core.hooks import is_plain
 from ..kernels.masks import Frame, at_least_fp32, lowest_score
+from ..kernels.once import once_differentiable
 from ..kernels.passes import shared
 from ..kernels.windows import Score
 
@@ -82,7 +82,9 @@ class GaussianAttention(LocalAttention):
         width: d, a number of positions; ``head``, one trainable number for each head; ``keys``, predicted from the mean
             of the real keys; or ``query``, predicted from the query.
         local_heads: heads with a Gaussian; 0 = all.
-        cut: hide the keys that are further than d from the centre, but never the visible key next to it.
+        cut: hide the keys that are further than d from the centre, but never the nearest that padding and the future
+            show. Where a window on the same heads or an ``attn_mask`` hides that one, the visible keys may all be cut
+            off: they have equal weights.
         source: what predicts: the projected ``query`` of all heads, or the layer's ``input``.
         hidden: ``tanh``, as in the equations above; ``linear``: no tanh, no biases, one vector u of D channels for all
             heads, and p = f - 1 + n·sigmoid(u·(W x)ʰ).
@@ -189,8 +191,8 @@ class GaussianAttention(LocalAttention):
     def _window(self, call: Call) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return p, d, and from which distance of p keys are cut off, each broadcastable to B×L×T×1; L local heads.
 
-        In at least fp32. The distance is d, or that of the visible key next to p, and has no gradient; None without
-        ``cut``.
+        In at least fp32. The distance is d, or if larger that of the key next to p which padding and the future show.
+        It has no gradient; None without ``cut``.
         """
         first, count = self._extent(call)
         center, width = self._center_and_width(call, first, count)

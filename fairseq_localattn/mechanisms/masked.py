@@ -17,13 +17,13 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from ..core.attention import LocalAttention
 from ..core.call import Call
 from ..core.hooks import is_plain
 from ..kernels.distances import all_distances, by_position
 from ..kernels.masks import Frame, at_least_fp32, is_future
+from ..kernels.once import once_differentiable
 from ..kernels.passes import may_read, shared
 from ..kernels.triton.dman import dynamic_mask_attention
 from ..kernels.triton.operators import DTYPES

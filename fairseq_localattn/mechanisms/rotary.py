@@ -12,6 +12,7 @@ from ..core.attention import LocalAttention
 from ..kernels.kept import kept
 from ..kernels.masks import at_least_fp32
 from ..kernels.passes import shared
+from ..kernels.triton.operators import with_adjacent_channels
 
 
 class RotaryAttention(LocalAttention):
@@ -73,7 +74,7 @@ class _Rotate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, turns: Tensor, back: Tensor) -> Tensor:
         ctx.save_for_backward(turns, back)
-        pairs = torch.view_as_complex(x.to(turns.dtype.to_real()).unflatten(-1, (-1, 2)))
+        pairs = torch.view_as_complex(with_adjacent_channels(x.to(turns.dtype.to_real())).unflatten(-1, (-1, 2)))
         return torch.view_as_real(pairs * turns).flatten(-2).to(x.dtype)
 
     @staticmethod

@@ -22,13 +22,13 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from ..core.attention import LocalAttention
 from ..core.call import Call
 from ..kernels.dense import paired_scores, scaled_scores
 from ..kernels.kept import may_keep
 from ..kernels.masks import Frame, hidden_and_bias, is_future, join_masks, normalise
+from ..kernels.once import once_differentiable
 from ..kernels.triton import soft_windows
 from ..ranges import check_number
 

@@ -13,10 +13,10 @@ import torch.nn.functional as F
 from fairseq.modules.fairseq_dropout import FairseqDropout
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from ..core.hooks import has_hooks, is_plain
 from ..kernels.dropout import dropout, dropout_and_residual
+from ..kernels.once import once_differentiable
 
 
 class Dropout(FairseqDropout):

@@ -158,6 +158,14 @@ def test_gradients(text: str, site: str, compiled: bool, calls: list[int], monke
     compare(found, wanted, 1e-4)
 
 
+@pytest.mark.parametrize("name", ["sdpa", "flex"])
+@pytest.mark.parametrize("text", ["t5", "dman", "aw", "gauss(source=input)"])
+def test_gradients_beside_rope(text: str, name: str) -> None:
+    """torch returns those of queries in another layout, where a bias has a gradient."""
+    module, x = make(f"rope & {text}"), torch.randn(6, 3, DIM)
+    compare(gradients(module, name, x), gradients(module, "products", x), 1e-4)
+
+
 @pytest.mark.skipif(
     not torch.cuda.is_available(), reason="needs a GPU: FlexAttention has no compiled backward on a CPU"
 )

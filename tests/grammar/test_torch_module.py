@@ -13,6 +13,7 @@ from fairseq_localattn.grammar.torch_module import DescribedAttention
 from fairseq_localattn.grammar.words import PHRASES, WORDS
 
 DIM, HEADS, LENGTH, BATCH = 16, 4, 6, 3
+FLOAT = [f"key_padding_mask attn_mask float {lowest}" for lowest in (-torch.inf, torch.finfo().min, -1e9)]
 MIXED = "1*local(window=1) + 1*csan(window=3, head_span=1) + 2*(alibi & shaw)"
 
 
@@ -29,15 +30,14 @@ def masks(kind: str) -> dict[str, Tensor]:
     causal = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)
     given = {name: mask for name, mask in (("key_padding_mask", padding), ("attn_mask", causal)) if name in kind}
     if "float" in kind:
-        given = {name: torch.zeros(mask.shape).masked_fill(mask, -torch.inf) for name, mask in given.items()}
+        lowest = float(kind.split()[-1])
+        given = {name: torch.zeros(mask.shape).masked_fill(mask, lowest) for name, mask in given.items()}
     return given
 
 
 @pytest.mark.parametrize("batch_first", [True, False])
 @pytest.mark.parametrize("average", [True, False])
-@pytest.mark.parametrize(
-    "kind", ["", "key_padding_mask", "attn_mask", "key_padding_mask attn_mask", "key_padding_mask attn_mask float"]
-)
+@pytest.mark.parametrize("kind", ["", "key_padding_mask", "attn_mask", "key_padding_mask attn_mask", *FLOAT])
 def test_san_is_torchs_own(kind: str, average: bool, batch_first: bool) -> None:
     """Outputs, weights and gradients, with masks in torch's polarity."""
     torch.manual_seed(1)
@@ -72,8 +72,9 @@ def test_in_torchs_encoder(text: str, norm_first: bool) -> None:
     """Trains a step, and evaluates as it trains: torch's fused path is not taken; padding changes nothing."""
     torch.manual_seed(1)
     layer = nn.TransformerEncoderLayer(DIM, HEADS, 32, dropout=0.0, batch_first=True, norm_first=norm_first)
-    layer.self_attn = fairseq_localattn.attention(text, DIM, HEADS, batch_first=True)  # type: ignore[assignment]
-    encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=not norm_first)
+    for each in encoder.layers:
+        each.self_attn = fairseq_localattn.attention(text, DIM, HEADS, batch_first=True)
     x, padding = torch.randn(BATCH, LENGTH, DIM), masks("key_padding_mask")["key_padding_mask"]
     out = encoder(x, src_key_padding_mask=padding)
     out.sum().backward()
@@ -172,8 +173,16 @@ def test_mistakes_are_said() -> None:
     for given in ((x, y, y), (x[:5], x[:5], x[:5])):
         with pytest.raises(ValueError, match="are one tensor: pass one object three times, .* needs site='cross'"):
             module(*given)
-    with pytest.raises(ValueError, match=r"attn_mask must be T×S .* not of shape \(12, 6, 6\)"):
-        module(x, x, x, attn_mask=torch.zeros(12, LENGTH, LENGTH))
+    for name, others in (("key_padding_mask", ((1, 6), (3, 1), (6, 3))), ("attn_mask", ((12, 6, 6), (1, 6), (6, 7)))):
+        mask = masks(name)[name]
+        for wrong in (*map(torch.zeros, others), mask.byte(), mask.long()):
+            with pytest.raises(ValueError, match=f"^{name}, .* must be boolean or floating, of shape .*, not torch"):
+                module(x, x, x, **{name: wrong})
+    with pytest.raises(RuntimeError, match="key_padding_mask has entries that are neither 0 nor at most -1e4"):
+        module(x, x, x, key_padding_mask=torch.full((BATCH, LENGTH), -1.0))
+    nested = torch.nested.nested_tensor([x[0], x[1]], layout=torch.jagged)
+    with pytest.raises(ValueError, match="query is a nested tensor, .* set use_nested_tensor = False"):
+        module(nested, nested, nested)
     with pytest.raises(ValueError, match="unknown site 'encode': choose from encoder, decoder, cross"):
         fairseq_localattn.attention("san", DIM, HEADS, site="encode")
     with pytest.raises(UsageError, match="there is no mechanism 'sam'; did you mean 'san'"):

@@ -72,8 +72,7 @@ def test_padding_on_both_sides_changes_nothing(text: str) -> None:
         torch.testing.assert_close(inside, wanted)
 
 
-# On the device meta the product that rope turns has another layout in memory.
-@pytest.mark.parametrize("text", [text for text in (*HERE["encoder"], *BEGINNINGS) if text != "rope"])
+@pytest.mark.parametrize("text", [*HERE["encoder"], *BEGINNINGS])
 def test_no_value_is_read(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both passes run on tensors without data, so nothing waits for a GPU."""
     allow_tensors_without_data(monkeypatch)
@@ -81,6 +80,14 @@ def test_no_value_is_read(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     x, padding = torch.empty(7, 3, DIM, device="meta"), torch.empty(3, 7, dtype=torch.bool, device="meta")
     module(x, x, x, key_padding_mask=padding, need_weights=False)[0].sum().backward()
     assert all(p.grad is not None for p in module.parameters())
+
+
+@every_attention
+def test_second_derivatives_are_refused(text: str, site: str) -> None:
+    """Not returned without the part of the attention, as with torch's ``once_differentiable``."""
+    module, (x, memory) = attention(text, DIM, HEADS, site=site), inputs(5, 5)
+    with pytest.raises(RuntimeError, match="has no second derivative: take first derivatives alone"):
+        torch.autograd.functional.hvp(lambda z: (z + run(module, z, memory)).square().sum(), x, x)
 
 
 @pytest.mark.parametrize("padded", [False, True])

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from ..once import once_differentiable
 from .operators import block_size, draw_seed, in_rows, operator, power_of_two, warps, with_adjacent_channels
 
 _TERMS = "Tensor by_query, Tensor by_distance, Tensor by_head, Tensor? padding, Tensor? seed"

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from ..once import once_differentiable
 from .operators import operator, with_adjacent_channels
 
 _BLOCK, _CHANNELS = 32, 128  # rows and channels at once

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from ..once import once_differentiable
 from .operators import draw_seed, in_rows, operator, power_of_two, with_adjacent_channels
 
 BLOCK = 32  # keys that a program computes at once; a segment is not longer

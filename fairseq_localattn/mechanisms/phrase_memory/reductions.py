@@ -13,10 +13,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ...kernels.dense import scaled_scores
 from ...kernels.masks import at_least_fp32, lowest_score, normalise
+from ...kernels.once import once_differentiable
 from .partition import Partition
 
 

@@ -17,7 +17,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+
+from ...kernels.once import once_differentiable
 
 _by_sigmoid = torch.ops.aten.sigmoid_backward.grad_input
 _by_tanh = torch.ops.aten.tanh_backward

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from ...errors import UsageError
+from ...kernels.once import once_differentiable
 from .batch import FixedBatch
 
 OFF = "--localattn-graphs 0 trains without graphs"
