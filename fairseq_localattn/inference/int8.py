@@ -15,8 +15,9 @@ from .model import Model
 # By the ends of their names: those of windows have projections of their own, such as ``left_q_proj``.
 LAYERS = ("q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2", "output_projection")
 LARGEST = 127
+_VNNI, _AMX = (getattr(torch.cpu, name, bool)() for name in ("_is_vnni_supported", "_is_amx_tile_supported"))
 # The processor multiplies 8 bits into 32. Without this, sums of two products may overflow 16 bits.
-WIDE = getattr(torch.cpu, "_is_vnni_supported", lambda: False)() or torch.backends.quantized.engine == "qnnpack"
+WIDE = _VNNI or torch.backends.quantized.engine == "qnnpack"
 
 
 class Int8Linear(nn.Module):
@@ -62,7 +63,8 @@ class Int8Linear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Apply the layer to …×C."""
         if self.prepacked is not None:
-            return torch.ops.quantized.linear_dynamic(x, self.prepacked, not WIDE)
+            y = torch.ops.quantized.linear_dynamic(x, self.prepacked, not WIDE)
+            return y.view(*x.shape[:-1], len(self.scale))  # oneDNN's of no rows is flat
         rows, scale = quantized(x.reshape(-1, x.size(-1)))
         y = torch._int_mm(rows, self.weight.T) * scale * self.scale
         return (y if self.bias is None else y + self.bias).view(*x.shape[:-1], -1)
@@ -75,12 +77,21 @@ def quantized(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def prepacked(weight: Tensor, scale: Tensor, bias: Tensor | None) -> torch.ScriptObject:
-    """Return the parameters as torch's quantized products take them."""
+    """Return the parameters as torch's quantized products take them.
+
+    oneDNN computes where it is the faster one: with AMX, which others leave unused, and where outputs outnumber inputs.
+    """
+    engine, outputs, inputs = torch.backends.quantized.engine, *weight.shape
+    by_onednn = _VNNI and (_AMX or outputs > inputs) and "onednn" in torch.backends.quantized.supported_engines
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*quantized tensor creation")
         zeros = torch.zeros(len(scale), dtype=torch.long)
         whole = torch._make_per_channel_quantized_tensor(weight, scale.double(), zeros, 0)
-    return torch.ops.quantized.linear_prepack(whole, bias)
+    try:
+        torch.backends.quantized.engine = "onednn" if by_onednn else engine
+        return torch.ops.quantized.linear_prepack(whole, bias)
+    finally:
+        torch.backends.quantized.engine = engine
 
 
 def to_int8(model: Model) -> Model:

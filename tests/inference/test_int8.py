@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fairseq_localattn.inference import Options, search
+from fairseq_localattn.inference import Options, int8, search
 from fairseq_localattn.inference.int8 import Int8Linear, to_int8
 from support.inference.models import batch_of, logits_of, random_model, without_fairseq
 
@@ -40,6 +40,17 @@ def test_weights_that_are_loaded_later_are_computed_with() -> None:
     assert torch.equal(one(x), other(x))
 
 
-def test_a_row_of_zeros_is_computed() -> None:
-    linear = torch.nn.Linear(8, 16).requires_grad_(False)
-    torch.testing.assert_close(Int8Linear.of(linear)(torch.zeros(1, 2, 8)), linear.bias.expand(1, 2, 16))
+@pytest.mark.parametrize("outputs", [8, 16])
+@pytest.mark.parametrize("amx", [False, True])
+def test_products_of_both_libraries(monkeypatch: pytest.MonkeyPatch, amx: bool, outputs: int) -> None:
+    monkeypatch.setattr(int8, "_AMX", amx)  # the choice of the library alone: oneDNN has more than AMX
+    engine = torch.backends.quantized.engine
+    linear = torch.nn.Linear(8, outputs).requires_grad_(False)
+    coarse = Int8Linear.of(linear)
+    assert torch.backends.quantized.engine == engine
+    for rows in ((3,), (1, 5), (2, 0), (4, 7)):
+        x = torch.randn(*rows, 8)
+        torch.testing.assert_close(coarse(x), linear(x), atol=0.1, rtol=0)
+    x = torch.randn(6, 9, 8).transpose(0, 1)
+    assert torch.equal(coarse(x), coarse(x.contiguous()))
+    torch.testing.assert_close(coarse(torch.zeros(1, 2, 8)), linear.bias.expand(1, 2, outputs))
