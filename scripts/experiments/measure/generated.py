@@ -99,14 +99,17 @@ def read_generated(path: str | Path, size: int, kind: str = "H") -> list[str]:
 def read_hypotheses(path: str | Path, size: int, bpe: str) -> list[str]:
     """Return what ``read_generated`` does, with subwords joined. Raises ScoreError, also where they are of no ``bpe``.
 
-    A model that has learned nothing may write no word mark of SentencePiece; its sources have some, unless joined.
+    A model that has learned nothing may write no word mark of SentencePiece. Then the sources have some, or fairseq
+    joins the pieces for D- alone.
     """
     lines = read_generated(path, size)
     for kind, mark in MARKS.items():
         marked = sum(re.search(mark, line) is not None for line in lines)
         if kind != bpe and marked > MOST_MARKED * size:
             raise ScoreError(f"{path}: {marked} of {size} sentences are in subwords of {kind}: give --bpe {kind}")
-    if bpe == "sentencepiece" and not any(MARKS[bpe] in line for line in read_lines(path)):
+    written = read_lines(path)
+    texts = [[line.split("\t")[-1] for line in written if line.startswith(kind)] for kind in ("H-", "D-")]
+    if bpe == "sentencepiece" and texts[0] == texts[1] and not any(MARKS[bpe] in line for line in written):
         mend = "generate it without --remove-bpe, or give another --bpe"
         raise ScoreError(f"{path}: has no word marks of SentencePiece: {mend}")
     return [remove_bpe(line, bpe) for line in lines]
