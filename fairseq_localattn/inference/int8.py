@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from threading import Lock
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from .model import Model
 # By the ends of their names: those of windows have projections of their own, such as ``left_q_proj``.
 LAYERS = ("q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2", "output_projection")
 LARGEST = 127
+_ENGINE = Lock()  # torch's choice of a library is one for the process
 _VNNI, _AMX = (getattr(torch.cpu, name, bool)() for name in ("_is_vnni_supported", "_is_amx_tile_supported"))
 # The processor multiplies 8 bits into 32. Without this, sums of two products may overflow 16 bits.
 WIDE = _VNNI or torch.backends.quantized.engine == "qnnpack"
@@ -79,19 +81,21 @@ def quantized(x: Tensor) -> tuple[Tensor, Tensor]:
 def prepacked(weight: Tensor, scale: Tensor, bias: Tensor | None) -> torch.ScriptObject:
     """Return the parameters as torch's quantized products take them.
 
-    oneDNN computes where it is the faster one: with AMX, which others leave unused, and where outputs outnumber inputs.
+    oneDNN computes where outputs outnumber inputs, which is faster, and with AMX, which FBGEMM leaves unused.
     """
-    engine, outputs, inputs = torch.backends.quantized.engine, *weight.shape
+    outputs, inputs = weight.shape
     by_onednn = _VNNI and (_AMX or outputs > inputs) and "onednn" in torch.backends.quantized.supported_engines
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*quantized tensor creation")
         zeros = torch.zeros(len(scale), dtype=torch.long)
         whole = torch._make_per_channel_quantized_tensor(weight, scale.double(), zeros, 0)
-    try:
-        torch.backends.quantized.engine = "onednn" if by_onednn else engine
-        return torch.ops.quantized.linear_prepack(whole, bias)
-    finally:
-        torch.backends.quantized.engine = engine
+    with _ENGINE:
+        engine = torch.backends.quantized.engine
+        try:
+            torch.backends.quantized.engine = "onednn" if by_onednn else engine
+            return torch.ops.quantized.linear_prepack(whole, bias)
+        finally:
+            torch.backends.quantized.engine = engine
 
 
 def to_int8(model: Model) -> Model:

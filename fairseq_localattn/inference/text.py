@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import redirect_stderr
 from dataclasses import dataclass
 from importlib import import_module
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -107,13 +105,14 @@ def _subword_nmt(options: Mapping[str, Any]) -> dict[str, Step]:
     path = _file(options.get("bpe_codes"), "--bpe-codes")
     apply_bpe = _package("subword_nmt.apply_bpe", "--bpe subword_nmt")
     separator = str(options.get("bpe_separator") or "@@")
-    told = StringIO()  # subword-nmt's own two lines, before it ends the process
     try:
-        with open(path, encoding="utf-8") as codes, redirect_stderr(told):
+        with open(path, encoding="utf-8") as codes:
+            for number, line in enumerate(codes.read().rstrip("\n").split("\n"), start=1):
+                if len(line.strip("\r ").split(" ")) != 2 and not (number == 1 and line.startswith("#version:")):
+                    raise ValueError(f"line {number} is not two subwords")
             bpe = apply_bpe.BPE(codes, separator=separator)
-    except (ValueError, SystemExit) as error:
-        why = told.getvalue().partition(" in ")[0] or error  # without the line itself, which may be long
-        raise UsageError(f"--bpe-codes {path}: holds no codes of subword-nmt ({why})") from None
+    except ValueError as error:
+        raise UsageError(f"--bpe-codes {path}: holds no codes of subword-nmt ({error})") from None
     return {
         "split": bpe.process_line,
         "join": lambda line: f"{line} ".replace(f"{separator} ", "").rstrip(),
