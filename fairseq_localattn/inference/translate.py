@@ -6,7 +6,6 @@ python -m fairseq_localattn translate --path CHECKPOINT < raw > translated
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -56,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
     add("--long", choices=("pieces", "empty"), default="pieces", help="what becomes of lines that are too long")
     add("--scores", action="store_true", help="write the score and a tab before each translation")
     add("--int8", action="store_true", help="compute with weights of 8 bits; faster for wide models")
-    add("--threads", type=int, help="of torch, up to the number of cores")
+    add("--threads", type=int, help="of torch")
     return found
 
 
@@ -64,8 +63,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Translate stdin to stdout."""
     args = parser().parse_args(argv)
     options = Options(**{each.name: getattr(args, each.name) for each in fields(Options)})
-    cores = os.cpu_count() or 1  # with very many threads OpenMP ends the process
-    bounds = {"max_tokens": (1, MOST), "buffer_size": (1, MOST), "threads": (1, cores), "seed": (-(2**63), 2**64 - 1)}
+    bounds = {"max_tokens": (1, MOST), "buffer_size": (1, MOST), "threads": (1, 1024), "seed": (-(2**63), 2**64 - 1)}
     for name, each in bounds.items():
         if (value := getattr(args, name)) is not None:
             check_option(f"--{name.replace('_', '-')}", value, *each)

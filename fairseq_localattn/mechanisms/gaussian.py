@@ -82,9 +82,9 @@ class GaussianAttention(LocalAttention):
         width: d, a number of positions; ``head``, one trainable number for each head; ``keys``, predicted from the mean
             of the real keys; or ``query``, predicted from the query.
         local_heads: heads with a Gaussian; 0 = all.
-        cut: hide the keys that are further than d from the centre, but never the nearest that padding and the future
-            show. Where a window on the same heads or an ``attn_mask`` hides that one, the visible keys may all be cut
-            off: they have equal weights.
+        cut: hide the keys that are further than d from the centre, but never the nearest that neither padding nor
+            the future hides. Where a window on the same heads or an ``attn_mask`` hides that one, the visible keys may
+            all be cut off: they have equal weights.
         source: what predicts: the projected ``query`` of all heads, or the layer's ``input``.
         hidden: ``tanh``, as in the equations above; ``linear``: no tanh, no biases, one vector u of D channels for all
             heads, and p = f - 1 + n·sigmoid(u·(W x)ʰ).

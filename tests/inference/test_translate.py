@@ -80,7 +80,10 @@ def test_text_is_processed_as_by_fairseq(kind: str, tmp_path: Path) -> None:
         ({"bpe": "sentencepiece", "sentencepiece_model": "/nowhere/x"}, "no such file"),
         ({"bpe": "sentencepiece", "sentencepiece_model": __file__}, "is no model of SentencePiece"),
         ({"bpe": "subword_nmt", "bpe_codes": sys.executable}, "holds no codes of subword-nmt"),
-        ({"bpe": "subword_nmt", "bpe_codes": __file__}, f"^--bpe-codes {__file__}: holds .*line 1 is not two subwords.$"),
+        (
+            {"bpe": "subword_nmt", "bpe_codes": __file__},
+            f"^--bpe-codes {__file__}: holds .*line 1 is not two subwords.$",
+        ),
     ],
     ids=str,
 )

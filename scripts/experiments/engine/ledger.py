@@ -14,7 +14,7 @@ from experiments.data.prepared import trees_fingerprint
 from experiments.engine.plan import KEPT, Plan, Row
 from experiments.measure.counts import has_counts
 from experiments.measure.csv_files import Line
-from experiments.measure.generated import ScoreError, pieces_of_text
+from experiments.measure.generated import ScoreError, language_of, pieces_of_text
 from experiments.measure.metrics import OF_TRAINING
 from experiments.measure.scoring import TestSet, keep_counts
 from experiments.recipes.tables import papers, tables_of
@@ -65,7 +65,7 @@ class Ledger:
         facts += [dict(row.stated.beside)] if row.stated.beside else []
         facts += [trees_fingerprint(run.trees)] if run.trees else []
         facts += [row.stated.lead] if row.stated.lead else []
-        facts += ["text"] if pieces_of_text(data.bpe, data.target) else []
+        facts += ["text"] if pieces_of_text(data.bpe, language_of(data.target)) else []
         return hashlib.sha256(repr(facts).encode()).hexdigest()[:8]
 
     def adopt(self, write: bool = True) -> int:

@@ -201,7 +201,7 @@ def seeds_of(given: str | None) -> tuple[int, ...]:
 
 
 def trainings(rows: list[Row], seeds: tuple[int, ...], task: int | None) -> tuple[list[Row], tuple[int, ...]]:
-    """Return rows and seeds; with ``task`` those of the training of that number alone. Raises RecipeError."""
+    """Return rows and seeds; with ``task`` the rows and the seed of that training. Raises RecipeError."""
     if task is None:
         return rows, seeds
     found: dict[tuple[str, int], list[Row]] = {}

@@ -87,8 +87,10 @@ def check(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
         raise ScoreError(f"{_flag(name)} changes nothing with --metric {args.metric}")
     if args.metric != "bleu" and len(args.reference or []) > 1:
         raise ScoreError(f"--metric {args.metric} takes one --reference")
-    if not re.fullmatch("[a-z]{2,3}", language_of(args.target)):
-        raise ScoreError(f"--target {args.target}: give the code of a language, such as de or zh")
+    if not re.fullmatch("[a-z]{2}", language_of(args.target)):
+        raise ScoreError(
+            f"--target {args.target}: give the code of two letters of a language, such as de; xx where it has none"
+        )
     several = len(args.output) > 1
     if args.metric != "bleu" and (several or len(args.baseline) > 1):
         raise ScoreError(f"--metric {args.metric} takes one output, and one --baseline")

@@ -13,10 +13,11 @@ from sacremoses import MosesDetokenizer
 from fairseq_localattn.errors import UsageError
 
 BPE_KINDS = ("subword_nmt", "sentencepiece", "wordpiece", "none")
-# Marks of subwords that are not joined. Text may have some too, so lines are counted; ##AT## of compounds is no mark.
-MARKS = {"subword_nmt": r"\w@@(?!\S)", "sentencepiece": "\u2581", "wordpiece": r" ##\w+(?!\S)"}
+# Marks of subwords that are not joined. Text may have some too, so lines are counted.
+# Gigaword's ##th and the ##AT## of compounds are no marks.
+MARKS = {"subword_nmt": r"\w@@(?!\S)", "sentencepiece": "\u2581", "wordpiece": r" ##[^\W\d_]{3,}(?!\S)"}
 MOST_MARKED = 0.05  # of the lines
-OTHER_CODES = {"zho": "zh", "chi": "zh", "cmn": "zh", "jpn": "ja"}  # of languages whose text is scored in its own way
+OTHER_CODES = {"zho": "zh", "chi": "zh", "cmn": "zh", "jpn": "ja"}  # of three letters; others are refused
 
 
 class ScoreError(UsageError):
@@ -97,7 +98,7 @@ def read_generated(path: str | Path, size: int, kind: str = "H") -> list[str]:
 
 
 def read_hypotheses(path: str | Path, size: int, bpe: str) -> list[str]:
-    """Return what ``read_generated`` does, with subwords joined. Raises ScoreError, also where they are of no ``bpe``.
+    """Return what ``read_generated`` does, with subwords joined. Raises ScoreError, also for other subwords.
 
     A model that has learned nothing may write no word mark of SentencePiece. Then the sources have some, or fairseq
     joins the pieces for D- alone.

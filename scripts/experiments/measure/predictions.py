@@ -39,8 +39,9 @@ def accuracy(output: Path, baseline: Path | None = None) -> Measurement:
         theirs, others = read_predictions(baseline)
         if len(others) != len(right):
             raise ScoreError(f"{baseline}: {len(others)} lines, but {output} has {len(right)}")
-        if unlike := [n for n, (one, other) in enumerate(zip(theirs, labels, strict=True), start=1) if one != other]:
-            raise ScoreError(f"{baseline}:{unlike[0]}: another label than in {output}: another test set?")
+        if theirs != labels:
+            number = next(n for n, pair in enumerate(zip(theirs, labels, strict=True), start=1) if len(set(pair)) > 1)
+            raise ScoreError(f"{baseline}:{number}: another label than in {output}: another test set?")
         difference = 100 * (sum(right) - sum(others)) / len(right)
         p_value = mcnemar(right, others)
     return Measurement(

@@ -63,7 +63,7 @@ def test_output_of_interactive_is_that_of_generate(tmp_path: Path, test_set: Tes
         ("sentencepiece", "the o@@ ld", "of subword_nmt: give --bpe subword_nmt"),
         ("subword_nmt", "▁the ▁old", "out: 40 of 40 sentences are in subwords of sentencepiece: give --bpe"),
         ("none", "the o@@", "of subword_nmt: give --bpe subword_nmt"),
-        ("subword_nmt", "the o ##ld", "of wordpiece: give --bpe wordpiece"),
+        ("subword_nmt", "the o ##lder", "of wordpiece: give --bpe wordpiece"),
     ],
 )
 def test_output_in_other_subwords(bpe: str, line: str, message: str, tmp_path: Path, test_set: TestSet) -> None:
@@ -71,7 +71,7 @@ def test_output_in_other_subwords(bpe: str, line: str, message: str, tmp_path: P
     test = replace(test_set, bpe=bpe)
     with pytest.raises(ScoreError, match=message):
         translation(write_output(tmp_path / "out", [line] * 40), test)
-    text = [line, *["@@ -1 +1 @@ ##AT##-##AT## #"] * 39]
+    text = [line, *["@@ -1 +1 @@ ##AT##-##AT## ##th #"] * 39]
     assert len(test.hypotheses(output := write_output(tmp_path / "out", text, sources=["▁ein"] * 40))) == 40
     write_lines(
         output, output.read_text().replace("▁ein", "ein").replace("D-0\t-0.5\t", "D-0\t-0.5\tjoined").split("\n")

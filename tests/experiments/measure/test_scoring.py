@@ -208,7 +208,7 @@ def test_several_seeds_are_one_test(tmp_path: Path) -> None:
         (["a", "b", "--reference", "r", "--metric", "rouge"], "--metric rouge takes one output"),
         (["a", "--reference", "r", "--baseline", "b", "--baseline", "c"], "several --baseline need several outputs"),
         (["a", "b", "a", "--reference", "r"], "a: is given twice"),
-        (["a", "--reference", "r", "--target", "klingon"], "--target klingon: give the code of a language"),
+        (["a", "--reference", "r", "--target", "klingon"], "--target klingon: give the code of two letters"),
     ],
 )
 def test_arguments_that_do_not_go_together(args: list[str], message: str, capsys: pytest.CaptureFixture) -> None:
