@@ -112,8 +112,8 @@ class DescribedAttention(nn.Module):
         Returns the output, shaped as the query, and the weights B×T×S, B×H×T×S, or None. An empty input has an empty
         output, and a query that sees no key the output projection's bias.
         Raises ValueError for self-attention to another tensor, for a nested tensor, and for masks of another shape or
-        of integers. Other entries of a float ``key_padding_mask`` raise RuntimeError. On a GPU
-        they do so at the next wait for it, and the process cannot use that GPU any more.
+        of integers. Other entries of a float ``key_padding_mask`` raise RuntimeError. On a GPU they do so
+        at the next wait for it, and the process cannot use that GPU any more.
         """
         if self.site != "cross" and not (query is key and key is value):
             raise ValueError(

@@ -16,7 +16,7 @@ from .model import Model
 # By the ends of their names: those of windows have projections of their own, such as ``left_q_proj``.
 LAYERS = ("q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2", "output_projection")
 LARGEST = 127
-_ENGINE = Lock()  # torch's choice of a library is one for the process
+_PACKING = Lock()  # the choice of a library and the filters of warnings are one for the process
 _VNNI, _AMX = (getattr(torch.cpu, name, bool)() for name in ("_is_vnni_supported", "_is_amx_tile_supported"))
 # The processor multiplies 8 bits into 32. Without this, sums of two products may overflow 16 bits.
 WIDE = _VNNI or torch.backends.quantized.engine == "qnnpack"
@@ -85,11 +85,10 @@ def prepacked(weight: Tensor, scale: Tensor, bias: Tensor | None) -> torch.Scrip
     """
     outputs, inputs = weight.shape
     by_onednn = _VNNI and (_AMX or outputs > inputs) and "onednn" in torch.backends.quantized.supported_engines
-    with warnings.catch_warnings():
+    with _PACKING, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*quantized tensor creation")
         zeros = torch.zeros(len(scale), dtype=torch.long)
         whole = torch._make_per_channel_quantized_tensor(weight, scale.double(), zeros, 0)
-    with _ENGINE:
         engine = torch.backends.quantized.engine
         try:
             torch.backends.quantized.engine = "onednn" if by_onednn else engine

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 
@@ -38,6 +40,13 @@ def test_weights_that_are_loaded_later_are_computed_with() -> None:
     one.load_state_dict(other.state_dict())
     x = torch.randn(3, 8)
     assert torch.equal(one(x), other(x))
+
+
+def test_threads_leave_the_choice_of_the_library() -> None:
+    engine, layers = torch.backends.quantized.engine, [torch.nn.Linear(8, 8 * (n % 2 + 1)) for n in range(400)]
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(Int8Linear.of, layers))
+    assert torch.backends.quantized.engine == engine
 
 
 @pytest.mark.parametrize("outputs", [8, 16])
