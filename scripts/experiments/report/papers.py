@@ -41,10 +41,13 @@ RANKING = "comparisons/mechanisms"
 # The rows of the table in README.md, at small scale: PAPER/TABLE/ROW, with the paper's idea and the model.
 SUMMARY = {
     "mma/table2/mma": ("heads that see all, nearby, earlier or later words", "transformer_mma"),
-    "csan/table1/1d": ("a window around each word, also over neighbouring heads", "transformer_csan_1d"),
+    "csan/table1/1d": ("a window around each word", "transformer_csan_1d"),
     "man/table1/iwslt14_man_full": ("a learned mask over distances, before the self-attention", "transformer_man"),
-    "diffwin/table1/en_de_enc_dec": ("windows whose two ends are learned pointers", "transformer_diffwin"),
-    "mgsa/table3/ngram": ("heads that attend to phrases, of n-grams or a tree", "transformer_mgsa"),
+    "diffwin/table1/en_de_enc_dec": (
+        "windows whose two ends are learned pointers",
+        "transformer_diffwin --diffwin-cross none",
+    ),
+    "mgsa/table3/ngram": ("heads that attend to phrases, here n-grams", "transformer_mgsa_ngram"),
 }
 
 

@@ -12,6 +12,7 @@ from experiments.data.prepared import Prepared
 from experiments.recipes.recipe import load_recipe
 from experiments.recipes.scales import AVERAGED, SMOKE, narrow_flags, recipe_at
 from experiments.recipes.tables import find_table
+from experiments.report.papers import SUMMARY
 
 
 def test_a_smoke_run_differs_in_what_smoke_yaml_says() -> None:
@@ -42,6 +43,15 @@ def test_a_narrow_model_keeps_its_heads(architecture: str, heads: int, stacks: l
     for stack in stacks:
         expected += [f"--{stack}-embed-dim", str(8 * heads), f"--{stack}-ffn-embed-dim", str(16 * heads)]
     assert narrow_flags(architecture) == expected
+
+
+@pytest.mark.parametrize("key", SUMMARY)
+def test_the_readme_names_the_model_that_was_measured(key: str) -> None:
+    paper, table, row = key.split("/")
+    found = recipe_at(find_table(paper, table), row, "small")
+    own = {flag: entry.value for flag, entry in found.train.items() if flag.startswith(f"{paper}_")}
+    flags = [f"--{flag.replace('_', '-')} {value}" for flag, value in own.items()]
+    assert SUMMARY[key][1] == " ".join([found.architecture.removesuffix("_small"), *flags])
 
 
 def test_trees_of_a_mini_corpus_come_between_two_preparations(tmp_path: Path) -> None:
