@@ -163,11 +163,12 @@ class Translation(Generated):
 
 
 class PhraseTranslation(Translation):
-    """BLEU of translations of sources with phrases, and the accuracy of the phrases' tags on the validation set."""
+    """BLEU of translations of sources with phrases, and a last model's accuracy of their tags on the validation set."""
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
         found = super().measurements(run, baseline)
-        tags = last_validation(run.folder, "tag_accuracy")
+        is_last = run.recipe.checkpoint == "last" and not run.recipe.average
+        tags = last_validation(run.folder, "tag_accuracy") if is_last else None
         return found if tags is None else [*found, Measurement("tag_accuracy", float(tags))]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -110,6 +111,8 @@ def test_translations_of_sources_with_phrases(tmp_path: Path) -> None:
     assert [each.metric for each in run.measurements(None)] == ["sacrebleu"]
     (run.folder / "train.json.log").write_text('{"valid_tag_accuracy": "61.5"}')
     assert run.measurements(None)[1:] == [Measurement("tag_accuracy", 61.5)]
+    averaged = replace(run, recipe=replace(run.recipe, average={"last": 5}))  # another model than the log's
+    assert [each.metric for each in averaged.measurements(None)] == ["sacrebleu"]
 
 
 def test_what_is_wanted_of_the_training(tmp_path: Path) -> None:
