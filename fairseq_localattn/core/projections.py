@@ -56,6 +56,15 @@ def _joined(projections: Sequence[nn.Linear], heads: int, kept: dict[Any, Any], 
     return kept[names]
 
 
+def xavier_linear(channels: int, outputs: int, bias: bool = True) -> nn.Linear:
+    """Return a linear layer with Xavier's weights and biases of 0."""
+    layer = nn.Linear(channels, outputs, bias=bias)
+    nn.init.xavier_uniform_(layer.weight)
+    if bias:
+        nn.init.zeros_(layer.bias)
+    return layer
+
+
 def lay_out_for_decoding(model: nn.Module) -> None:
     """Lay out the weights of linear layers on a CPU in column-major order; faster for the few rows of a decoding step.
 

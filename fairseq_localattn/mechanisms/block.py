@@ -23,10 +23,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..core.attention import LocalAttention
 from ..core.call import Call
+from ..core.projections import xavier_linear
 from ..kernels.dense import scaled_scores, weighted_sum
 from ..kernels.dropout import dropout
 from ..kernels.masks import at_least_fp32, join_masks, lowest_score, normalise
@@ -152,11 +153,11 @@ class BlockAttention(LocalAttention):
             raise ValueError(f"the length of a block must be 1 or more, or 0 for ⌈(2n)^⅓⌉, not {block_length}")
         self.block_length = block_length
         channels = self.inner_dim
-        self.block_hidden = _linear(channels, channels)  # W_1
-        self.block_score = _linear(channels, num_heads)  # W_2
-        self.block_query = _linear(channels, channels)  # W_3
-        self.block_gate = _linear(2 * channels, channels)  # W_4
-        self.block_proj = _linear(channels, channels, bias=False)  # P
+        self.block_hidden = xavier_linear(channels, channels)  # W_1
+        self.block_score = xavier_linear(channels, num_heads)  # W_2
+        self.block_query = xavier_linear(channels, channels)  # W_3
+        self.block_gate = xavier_linear(2 * channels, channels)  # W_4
+        self.block_proj = xavier_linear(channels, channels, bias=False)  # P
 
     def attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         """Compute h + P e, B×H×T×D, and the weights inside of the blocks, B×H×T×S, if asked for."""
@@ -228,12 +229,3 @@ class BlockAttention(LocalAttention):
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, block_length={self.block_length}"
-
-
-def _linear(channels: int, outputs: int, bias: bool = True) -> nn.Linear:
-    """Return a linear layer with Xavier's weights and biases of 0."""
-    layer = nn.Linear(channels, outputs, bias=bias)
-    nn.init.xavier_uniform_(layer.weight)
-    if bias:
-        nn.init.zeros_(layer.bias)
-    return layer

@@ -37,6 +37,7 @@ from torch import Tensor, nn
 from ..core.attention import LocalAttention
 from ..core.call import Call
 from ..core.hooks import is_plain
+from ..core.projections import xavier_linear
 from ..kernels.masks import Frame, at_least_fp32, lowest_score
 from ..kernels.once import once_differentiable
 from ..kernels.passes import shared
@@ -121,9 +122,9 @@ class GaussianAttention(LocalAttention):
         self.source, self.hidden = source, hidden
         if center == "predicted" or self.width == "query":
             channels = embed_dim if source == "input" else self.inner_dim
-            self.window_hidden = self._linear(channels, self.local_heads * self.head_dim)
+            self.window_hidden = xavier_linear(channels, self.local_heads * self.head_dim, bias=hidden == "tanh")
         if self.width == "keys":
-            self.window_keys = self._linear(self.inner_dim, self.local_heads * self.head_dim)
+            self.window_keys = xavier_linear(self.inner_dim, self.local_heads * self.head_dim, bias=hidden == "tanh")
         if center == "predicted":
             self.window_center = self._output()
         if self.width in ("keys", "query"):
@@ -143,19 +144,11 @@ class GaussianAttention(LocalAttention):
         """Whether no width is predicted from the keys."""
         return self.width != "keys"
 
-    def _linear(self, channels: int, outputs: int) -> nn.Linear:
-        """Return a linear layer with Xavier's weights and biases of 0; without biases in the linear form."""
-        layer = nn.Linear(channels, outputs, bias=self.hidden == "tanh")
-        nn.init.xavier_uniform_(layer.weight)
-        if layer.bias is not None:
-            nn.init.zeros_(layer.bias)
-        return layer
-
     def _output(self) -> nn.Linear:
         """Return the layer that computes one number for each local head from the hidden layer."""
         if self.hidden == "linear":
-            return self._linear(self.head_dim, 1)
-        return self._linear(self.local_heads * self.head_dim, self.local_heads)
+            return xavier_linear(self.head_dim, 1, bias=False)
+        return xavier_linear(self.local_heads * self.head_dim, self.local_heads)
 
     def prepare(self, call: Call) -> Mapping[str, Tensor]:
         """Return the Gaussian G as ``bell``, and with a cut-off ``far``, True = cut off: (B or 1)×H×(T or 1)×S each."""

@@ -13,6 +13,7 @@ from typing import Any
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 
+from ...core.projections import xavier_linear
 from ...mechanisms.phrasal import phrase_attentions, phrases_of
 from ...mechanisms.phrase_memory.partition import Partition, partition_of_batch
 from ..transformer import LocalEncoder, LocalEncoderLayer
@@ -59,9 +60,7 @@ class PhraseEncoder(LocalEncoder):
 
     def add_tag_classifier(self, tags: int) -> None:
         """Add the linear layer that predicts one of ``tags`` tags for each phrase (Eq. 9)."""
-        self.tag_proj = nn.Linear(self.cfg.encoder.embed_dim, tags)
-        nn.init.xavier_uniform_(self.tag_proj.weight)
-        nn.init.zeros_(self.tag_proj.bias)
+        self.tag_proj = xavier_linear(self.cfg.encoder.embed_dim, tags)
 
     def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
         """Return the next layer, with hooks where it has phrases; called by fairseq's constructor."""
