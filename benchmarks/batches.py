@@ -34,9 +34,9 @@ LEVELS = 3  # levels of the trees
 LARGEST_GROUP = 3  # most parts of a constituent
 
 
-def draw_lengths(sentences: int, seed: int = SEED) -> np.ndarray:
+def draw_lengths(sentences: int) -> np.ndarray:
     """Draw the lengths of sources and targets, N×2, sorted as fairseq sorts a training set."""
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(SEED)
     source = generator.lognormal(math.log(MEAN) - SPREAD**2 / 2, SPREAD, sentences)
     target = source * generator.normal(1, TARGET_SPREAD, sentences)
     lengths = np.stack([source, target], axis=1).round().clip(SHORTEST, LONGEST).astype(np.int64)

@@ -28,11 +28,6 @@ def _copy_whole(copy: Callable[..., Any], src_path: str, dst_path: str, overwrit
         return copy(src_path, str(part), overwrite=True)
 
 
-def _write_once(obj: Any, file: Any) -> None:
-    """Write a checkpoint to an open file, or raise; fairseq would try twice more, behind what it wrote before."""
-    torch.save(obj, file)
-
-
 def _explain_failure(save: Callable[..., Any], cfg: Any, *args: Any, **kwargs: Any) -> Any:
     """Wrap fairseq's ``save_checkpoint(cfg, …)``: where it cannot write, remove the part, and raise UsageError."""
     try:
@@ -64,6 +59,7 @@ def _verify(verify: Callable[[str], None], save_dir: str) -> None:
 def apply() -> None:
     """Install the safe ways to save in fairseq; to be called once."""
     PathManager.copy = staticmethod(wrapped(PathManager.copy, _copy_whole))
-    checkpoint_utils._torch_persistent_save = _write_once
+    # Once: after a failure fairseq would try twice more, behind what it wrote before.
+    checkpoint_utils._torch_persistent_save = torch.save
     around(checkpoint_utils, "verify_checkpoint_directory")(_verify)
     around(checkpoint_utils, "save_checkpoint")(_explain_failure)

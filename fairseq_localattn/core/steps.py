@@ -136,7 +136,7 @@ class AttentionSteps(nn.Module):
         """Return the attended values B×H×T×D of all heads, and the weights B×H×T×S or None if they are not needed."""
         only_masked = not need_weights and call.frame.attn_mask is not None and not any(map(self.has, SCORING))
         if only_masked and self.skips_future(call):
-            return self.attend_to_one_side(call), None
+            return causal_attention(call.q, call.k, call.v, call.frame.key_padding_mask, scaling=self.scaling), None
         if not need_weights and (attended := self._attend_in_bands(call)) is not None:
             return attended, None
         own, dropped, chosen = self.own_scores, self.dropout_rate, self.implementation
@@ -194,15 +194,10 @@ class AttentionSteps(nn.Module):
         return self.fused(q, k, v, hidden=hidden, bias=bias), None
 
     def skips_future(self, call: Call) -> bool:
-        """Return whether :meth:`attend_to_one_side` can compute this call, and faster than with a mask of T×S."""
+        """Return whether :func:`causal_attention` can compute this call, and faster than with a mask of T×S."""
         mask = call.frame.attn_mask
         can = can_skip_future(call.q, call.k, dropout=self.dropout_rate, implementation=self.implementation)
         return can and self.self_attention and (mask is None or is_future(mask))
-
-    def attend_to_one_side(self, call: Call, future: bool = False) -> Tensor:
-        """Attend to keys ``j ≤ i``, or with ``future`` to ``j ≥ i``, by :func:`causal_attention`; returns B×H×T×D."""
-        padding = call.frame.key_padding_mask
-        return causal_attention(call.q, call.k, call.v, padding, scaling=self.scaling, future=future)
 
     def fused(
         self, q: Tensor, k: Tensor, v: Tensor, *, hidden: Tensor | None = None, bias: Tensor | None = None

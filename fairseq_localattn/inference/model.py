@@ -21,7 +21,7 @@ from ..core.paths import BeamState, Paths
 from ..grammar.layers import LayerBuilder, named_sublayers
 from ..kernels.passes import forward_pass, may_read, view_of
 from ..kernels.projections import in_blocks, linear_by_blocks
-from ..mechanisms.phrasal import MultiGranularityAttention
+from ..mechanisms.phrasal import phrases_of
 from ..mechanisms.phrase_memory.partition import partition_of_batch
 from .dictionary import PAD
 from .sizes import Sizes, StackSizes
@@ -180,9 +180,7 @@ class Encoder(_Stack):
             if self.granularities:
                 stack.enter_context(PHRASES)
                 partition = partition_of_batch(mask, self.granularities, phrases, of_trees=self.of_trees)
-                for module in self.modules():
-                    if isinstance(module, MultiGranularityAttention):
-                        stack.enter_context(module.use_partition(partition))
+                stack.enter_context(phrases_of(self, partition))
             for layer in self.layers:
                 x = layer(x, padding)
         return Memory(x if self.layer_norm is None else self.layer_norm(x), padding)

@@ -148,9 +148,9 @@ def count_objects(value: Any) -> int:
     return counts.get(id(value), 1)
 
 
-def find_tensors(value: Any, name: str = "") -> Iterable[tuple[str, Tensor]]:
+def find_tensors(value: Any) -> Iterable[tuple[str, Tensor]]:
     """Yield the tensors in nested containers with their dotted names."""
-    stack = [(name, value)]
+    stack = [("", value)]
     while stack:
         name, item = stack.pop()
         if isinstance(item, Tensor):

@@ -3,7 +3,6 @@
 import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,12 +41,7 @@ def phrase_settings(folder: Path, lang: str) -> PhraseSettings:
     return PhraseSettings(Dictionary.load(str(tags)), levels, subwords)
 
 
-@dataclass
-class PhraseTranslationConfig(TranslationConfig):
-    """Options of the task: those of fairseq's ``translation``."""
-
-
-@register_task("translation_with_phrases", dataclass=PhraseTranslationConfig)
+@register_task("translation_with_phrases", dataclass=TranslationConfig)
 class PhraseTranslationTask(TranslationTask):
     """fairseq's translation task with the phrases of the source in every batch.
 
@@ -57,7 +51,7 @@ class PhraseTranslationTask(TranslationTask):
 
     hub_interface = PhraseHubInterface
 
-    def __init__(self, cfg: PhraseTranslationConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> None:
+    def __init__(self, cfg: TranslationConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> None:
         super().__init__(cfg, src_dict, tgt_dict)
         if cfg.truncate_source:
             raise UsageError("--truncate-source would cut sentences and leave their phrases as they are: drop it")

@@ -216,10 +216,10 @@ def stop_on_signals() -> None:
         signal.signal(signal.SIGHUP, interrupt)
 
 
-def tail(path: Path, lines: int = 12) -> str:
-    """Return the last lines of a log, indented."""
+def tail(path: Path) -> str:
+    """Return the last twelve lines of a log, indented."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         text = []
-    return "\n".join("    " + line[:300] for line in text[-lines:])
+    return "\n".join("    " + line[:300] for line in text[-12:])
