@@ -15,7 +15,7 @@ from ..files import write_whole
 from . import folder, programs
 from .int8 import packed, to_int8
 from .load import Trained, load
-from .text import OPTIONS, SUBWORDS, TOKENIZERS, chosen, text_of
+from .text import OPTIONS, add_text_flags, chosen, text_of
 
 
 def scores_of(path: Path, row: str | None) -> list[str]:
@@ -88,13 +88,7 @@ def parser() -> argparse.ArgumentParser:
     add = found.add_argument
     add("--path", required=True, metavar="CHECKPOINT", help="of fairseq-train")
     add("--to", required=True, type=Path, metavar="FOLDER", help="a new folder, or one without a model")
-    add("--data", metavar="DIR", help="folder of dict.XX.txt (default: the checkpoint's, then the training's)")
-    add("--source-lang", metavar="XX", help="default: as the checkpoint or the names of the files in DIR say")
-    add("--target-lang", metavar="YY", help="likewise")
-    add("--tokenizer", choices=TOKENIZERS, help="default: as the checkpoint says")
-    add("--bpe", choices=SUBWORDS, help="default: as the checkpoint says")
-    add("--bpe-codes", metavar="FILE", help="of --bpe subword_nmt; it is copied")
-    add("--sentencepiece-model", metavar="FILE", help="of --bpe sentencepiece; it is copied")
+    add_text_flags(add)
     add("--license", metavar="NAME", help="of the weights, for the model card")
     add("--format", choices=("safetensors", *programs.FORMATS), default="safetensors", help="default: safetensors")
     add("--int8", action="store_true", help="weights of 8 bits, a scale for each output channel")

@@ -47,6 +47,17 @@ class Text:
         return self.detokenize(self.join(" ".join(words)))
 
 
+def add_text_flags(add: Callable[..., Any]) -> None:
+    """Add the flags of dictionaries, languages and :data:`OPTIONS` by ``add``, a parser's ``add_argument``."""
+    add("--data", metavar="DIR", help="folder of dict.XX.txt (default: the checkpoint's, then the training's)")
+    add("--source-lang", metavar="XX", help="default: as the checkpoint or the names of the files in DIR say")
+    add("--target-lang", metavar="YY", help="likewise")
+    add("--tokenizer", choices=TOKENIZERS, help="default: as the checkpoint says")
+    add("--bpe", choices=SUBWORDS, help="default: as the checkpoint says")
+    add("--bpe-codes", metavar="FILE", help="of --bpe subword_nmt")
+    add("--sentencepiece-model", metavar="FILE", help="of --bpe sentencepiece")
+
+
 def chosen(options: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a training with those given in their place; None is not given.
 

@@ -18,7 +18,7 @@ import torch
 
 from ..ranges import MOST, check_option
 from .search import Options
-from .text import SUBWORDS, TOKENIZERS
+from .text import add_text_flags
 from .translator import Translator, tell
 
 
@@ -36,13 +36,7 @@ def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="python -m fairseq_localattn translate", description=__doc__.split("\n")[0])
     add = found.add_argument
     add("--path", required=True, metavar="PATH", help="a checkpoint of fairseq-train, or a folder of export")
-    add("--data", metavar="DIR", help="folder of dict.XX.txt (default: the checkpoint's, then the training's)")
-    add("--source-lang", metavar="XX", help="default: as the checkpoint or the names of the files in DIR say")
-    add("--target-lang", metavar="YY", help="likewise")
-    add("--tokenizer", choices=TOKENIZERS, help="default: as the checkpoint says")
-    add("--bpe", choices=SUBWORDS, help="default: as the checkpoint says")
-    add("--bpe-codes", metavar="FILE", help="of --bpe subword_nmt")
-    add("--sentencepiece-model", metavar="FILE", help="of --bpe sentencepiece")
+    add_text_flags(add)
     for each in fields(Options):
         flag = "--" + each.name.replace("_", "-")
         if isinstance(each.default, bool):
