@@ -10,10 +10,10 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
 
 import torch
 
+from experiments.system.options import OneLineParser
 from experiments.system.progress import Progress, clock
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.files import check_file, described
@@ -49,16 +49,10 @@ LEAST_ROUNDS = 3
 MEASURED = "systems size lengths tokens pairs words dropout flags optimizer graphs largest_scores".split()
 
 
-class Parser(argparse.ArgumentParser):
-    """An argument parser that raises UsageError, described in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message)
-
-
-def make_parser() -> Parser:
+def make_parser() -> OneLineParser:
     """Return the parser of the command line."""
-    parser = Parser(prog="run", description="Times this package's models against fairseq's own; see benchmarks/run.py")
+    said = "Times this package's models against fairseq's own; see benchmarks/run.py"
+    parser = OneLineParser(prog="run", description=said)
     add = parser.add_argument
     models, attentions, starts = (", ".join([*names][1:]) for names in (SYSTEMS, ATTENTIONS, STARTS))
     add("--parts", default=",".join(PARTS), help="comma-separated; default: all (%(default)s)")

@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
 
 from experiments.recipes.recipe import ROOT
 from experiments.runs.launch import Launch
 from experiments.runs.schedule import run_all
+from experiments.system.options import OneLineParser
 from experiments.system.processes import lock
 from experiments.system.progress import Progress
 
@@ -34,17 +34,10 @@ failed is tried again after the rest. Exit status: 0 all is done, 1 a step has f
 """
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser that raises CourseError."""
-
-    def error(self, message: str) -> NoReturn:
-        raise CourseError(f"{message}; --help lists all options")
-
-
-def make_parser() -> Parser:
+def make_parser() -> OneLineParser:
     """Return the parser of the command line."""
     form = argparse.RawDescriptionHelpFormatter
-    parser = Parser(prog="gpu_day.sh", description=DESCRIPTION, formatter_class=form, allow_abbrev=False)
+    parser = OneLineParser(prog="gpu_day", description=DESCRIPTION, formatter_class=form, allow_abbrev=False)
     add = parser.add_argument
     add("out", metavar="OUT", type=Path, nargs="?", help="folder of the results")
     add("--work", type=Path, help="folder of data, checkpoints and logs of the trainings (default: OUT/work)")
