@@ -104,6 +104,18 @@ def remove_parts(folder: Path, name: str = "*") -> None:
             part.unlink()
 
 
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Context manager: hold the lock of a file's folder, which is made; remove what killed writers left."""
+    import fcntl  # not on Windows
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with (path.parent / ".lock").open("a") as guard:  # NFS locks files between machines, not folders
+        fcntl.flock(guard, fcntl.LOCK_EX)
+        remove_parts(path.parent, path.name)
+        yield
+
+
 def check_folder(folder: Path) -> None:
     """Make a folder, and write and remove a file in it. Raises OutputError where that fails."""
     sample = folder / f".sample.{os.getpid()}{PART}"

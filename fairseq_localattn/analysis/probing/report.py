@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import csv
-import fcntl
 import io
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from ...errors import UsageError
-from ...files import remove_parts
+from ...files import locked
 from ..command import save_csv
 
 
@@ -81,22 +77,10 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     return [dict(zip(HEADER, cells, strict=True)) for _, cells in lines[1:]]
 
 
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold a lock on a folder, which needs no lock file."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
 def add_row(path: Path, row: Row) -> None:
     """Append a row to a file, in which other processes may write as well."""
-    with _locked(path.parent):
+    with locked(path):
         rows = [*(found.values() for found in read_rows(path)), _cells(row)]
-        remove_parts(path.parent, path.name)  # of writers that were killed
         save_csv(path, HEADER, rows)
 
 

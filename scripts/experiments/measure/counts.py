@@ -9,7 +9,6 @@ are named as if they stood beside it.
 
 from __future__ import annotations
 
-import fcntl
 import io
 import re
 import zipfile
@@ -21,7 +20,7 @@ import numpy as np
 
 from experiments.measure.bleu import Counter
 from experiments.measure.generated import ScoreError
-from fairseq_localattn.files import remove_parts, replaced
+from fairseq_localattn.files import locked, replaced
 
 SUFFIX = ".npz"
 IDENTITY = ".identity"  # METRIC.identity in a file: Counter.identity
@@ -60,10 +59,7 @@ def save_counts(path: Path, counts: Mapping[str, np.ndarray], counters: Mapping[
         with replaced(path) as part:
             part.write_bytes(stream.getvalue())
         return
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    with (archive.parent / ".lock").open("a") as guard:  # other tables keep counts of the same architecture
-        fcntl.flock(guard, fcntl.LOCK_EX)
-        remove_parts(archive.parent, archive.name)  # of writers that were killed
+    with locked(archive):  # other tables keep counts of the same architecture
         members = _members(archive) | {path.name: stream.getvalue()}
         with replaced(archive) as part, zipfile.ZipFile(part, "w") as file:
             for name in sorted(members):

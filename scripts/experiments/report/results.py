@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from experiments.measure.csv_files import Line, csv_text, read_lines
 from experiments.measure.generated import ScoreError
-from fairseq_localattn.files import remove_parts, write_whole
+from fairseq_localattn.files import locked, write_whole
 
 # What results/README.md describes.
 COLUMNS = (
@@ -38,10 +37,7 @@ class Results:
 
     def put(self, new: Sequence[Mapping[str, Any]], instead: Callable[[Line], bool]) -> None:
         """Append lines in place of those of which ``instead`` is true. The file is replaced as a whole."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with (self.path.parent / ".lock").open("a") as guard:  # NFS locks files between machines, not folders
-            fcntl.flock(guard, fcntl.LOCK_EX)
-            remove_parts(self.path.parent, self.path.name)  # of writers that were killed
+        with locked(self.path):
             lines = [*(line.values for line in self.lines() if not instead(line)), *new]
             write_whole(self.path, csv_text(COLUMNS, [[line.get(name, "") for name in COLUMNS] for line in lines]))
 
