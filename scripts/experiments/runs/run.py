@@ -110,9 +110,8 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """Folder with checkpoints, logs and output, named by the options; earlier versions named it by ``key``."""
-        named, old = self.out / self.known_as(self.options), self.out / self.key
-        return old if not named.exists() and old.exists() else named
+        """Folder with checkpoints, logs and output, named by the options."""
+        return self.out / self.known_as(self.options)
 
     def other_data(self) -> bool:
         """Return whether the folder has a training of other data than those that are prepared now."""

@@ -1,4 +1,4 @@
-"""Folders of trainings: their names, those of earlier versions, and the data that they know."""
+"""Folders of trainings: their names, and the data that they know."""
 
 from __future__ import annotations
 
@@ -15,21 +15,13 @@ pytestmark = pytest.mark.usefixtures("fake_trainings")
 def test_a_folder_is_named_by_options_and_knows_its_data(
     bench: Bench, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder that an earlier version named by its settings is found; other data are refused, and nothing is lost."""
+    """Other data are refused, and nothing is lost."""
     mma = ("table1", "--rows", "mma")
     assert bench.run(*mma) == 0
     folder = bench.folder("transformer_mma_tiny")
     (line, *_) = lines = bench.lines("table1")
     stamp = json.loads((folder / "started.json").read_text())
     assert stamp["settings"] == line["settings"] and line["settings"] not in folder.name
-    old = folder.rename(folder.with_name(folder.name.replace(folder.suffixes[0][1:], line["settings"])))
-    (old / "started.json").write_text(json.dumps({"code": stamp["code"]}))
-    (bench.results / "mma" / "table1.csv").unlink()
-    assert bench.run(*mma) == 0 and bench.lines("table1") == lines
-    assert bench.folder("transformer_mma_tiny") == old and bench.trainings() == 1
-
-    folder = old.rename(folder)
-    (folder / "started.json").write_text(json.dumps(stamp))
     next(bench.out.glob("data/*/bin/dict.de.txt")).write_text("other\n")
     capsys.readouterr()
     assert bench.run(*mma) == 1 and bench.lines("table1") == lines and bench.trainings() == 1
