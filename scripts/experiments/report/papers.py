@@ -22,7 +22,7 @@ from experiments.recipes.nodes import natural
 from experiments.recipes.recipe import Recipe
 from experiments.recipes.tables import PAPERS, Table, find_table, load_table, tables_of
 from experiments.recipes.tables import SCALES as ALL_SCALES
-from experiments.report.results import KEY, NEEDED
+from experiments.report.results import COLUMNS, KEY
 from experiments.report.text import (
     NOTHING,
     decimals,
@@ -102,7 +102,7 @@ def load_lines(root: Path, table: Table) -> list[Line]:
     path = root / "results" / table.paper / f"{table.name}.csv"
     if not path.is_file():
         return []
-    lines = read_lines(path, NEEDED, KEY)
+    lines = read_lines(path, COLUMNS, KEY)
     for line in lines:
         if line["row"] not in table.sources:
             raise ScoreError(f"{line.where}: {table.path} has no row {line['row']!r}")

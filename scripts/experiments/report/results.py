@@ -17,8 +17,6 @@ COLUMNS = (
     "steps_per_second", "train_minutes", "attention", "settings", "scoring", "commit", "hardware",
     "torch", "fairseq", "package", "date", "note",
 )  # fmt: skip
-LATER = ("attention",)  # columns that older files lack
-NEEDED = tuple(name for name in COLUMNS if name not in LATER)
 KEY = ("scale", "row", "seed", "settings", "metric")
 
 
@@ -30,7 +28,7 @@ class Results:
 
     def lines(self) -> list[Line]:
         """Return all lines. Raises ScoreError where the file has other columns, was cut off or is damaged."""
-        lines = read_lines(self.path, NEEDED) if self.path.exists() else []
+        lines = read_lines(self.path, COLUMNS) if self.path.exists() else []
         if lines and not lines[0].values.keys() <= set(COLUMNS):
             raise ScoreError(f"{self.path}:1: other columns than {','.join(COLUMNS)}; move the file away")
         return lines

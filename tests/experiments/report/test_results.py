@@ -17,7 +17,7 @@ from experiments.measure.bleu import Counter
 from experiments.measure.counts import IDENTITY, archive_of
 from experiments.measure.csv_files import read_lines
 from experiments.measure.generated import ScoreError
-from experiments.report.results import COLUMNS, KEY, NEEDED, Results
+from experiments.report.results import COLUMNS, KEY, Results
 from support.paths import ROOT
 
 
@@ -49,19 +49,6 @@ def test_a_line_never_comes_twice(tmp_path: Path) -> None:
     assert {path.name for path in results.path.parent.iterdir()} == {"t.csv", ".lock"}
 
 
-def test_a_file_of_before_a_column(tmp_path: Path) -> None:
-    """Its lines stay as they are, with an empty column; it gets the column with the next line. Pages read it, too."""
-    path = tmp_path / "t.csv"
-    path.write_text(f"{','.join(NEEDED)}\n{','.join('x' for _ in NEEDED)}\n")
-    results = Results(path)
-    (read,) = results.lines()
-    assert read.values == dict.fromkeys(NEEDED, "x") and read["attention"] == ""
-    put(results, {**line(2), "attention": "--localattn-encoder '1: local; 2: csan, x'"})
-    assert path.read_text().splitlines()[0] == ",".join(COLUMNS)
-    assert [each["attention"] for each in results.lines()] == ["", "--localattn-encoder '1: local; 2: csan, x'"]
-    assert results.lines()[0].values == dict.fromkeys(COLUMNS, "x") | {"attention": ""}
-
-
 def test_committed_results_say_their_commit() -> None:
     """Every line of every CSV that was measured, those of the analyses and the benchmarks included; none twice."""
     form = re.compile(r"[0-9a-f]{10}(\+dirty)?(\.\.[0-9a-f]{10}(\+dirty)?)*")
@@ -69,7 +56,7 @@ def test_committed_results_say_their_commit() -> None:
     assert {"benchmarks", "figures", "locality", "mma"} <= {path.parent.name for path in paths}
     for path in paths:
         of_table = (ROOT / "configs" / path.parent.name / path.name).with_suffix(".yaml").is_file()
-        for found in read_lines(path, *((NEEDED, KEY) if of_table else ())):
+        for found in read_lines(path, *((COLUMNS, KEY) if of_table else ())):
             assert form.fullmatch(found["commit"]), found.where
 
 
