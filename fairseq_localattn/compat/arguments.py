@@ -22,7 +22,6 @@ from .around import around
 
 CHOICE = re.compile(r"argument (\S+): invalid choice: '?(.*?)'? \(choose from (.*)\)", re.DOTALL)
 FLAG = re.compile(r"--?[a-zA-Z]")  # unlike a negative number
-TAKEN_OUT = {"--localattn-compile"}  # flags that were there once
 MOST_CHOICES = 12  # that are all named
 LIST = "python -m fairseq_localattn lists the architectures"
 
@@ -75,8 +74,6 @@ def _unknown(words: list[str], known: Iterable[str], arch: str | None) -> str:
 
 def _meant(flag: str, known: Iterable[str], owners: Mapping[str, list[str]]) -> str:
     """Return what a flag that is not ``known`` belongs to, or which flag it may have been meant to be."""
-    if flag in TAKEN_OUT:
-        return f"there is no flag {flag} any more: leave it out"
     if flag in owners:
         return f"there is no flag {flag} here: it belongs to {_owner(flag, owners)}"
     meant = nearest(flag, {*known, *owners}, cutoff=0.7)

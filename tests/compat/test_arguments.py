@@ -16,7 +16,6 @@ LIST = "(python -m fairseq_localattn describe --arch transformer_csan_tiny --fla
 MISTAKES = [
     (f"{TRAIN} --csan-windw -3", f"there is no flag --csan-windw; did you mean --csan-window? {LIST}"),
     (f"{TRAIN} --mma-window 3", f"there is no flag --mma-window here: it belongs to --arch transformer_mma {LIST}"),
-    (f"{TRAIN} --localattn-compile inductor", f"there is no flag --localattn-compile any more: leave it out {LIST}"),
     (f"{TRAIN} --plugh --qwertzuiop", f"there is no flag --plugh; there is no flag --qwertzuiop {LIST}"),
     (f"{TRAIN} --beam 5", f"there is no flag --beam here: it belongs to fairseq-generate {LIST}"),
     (

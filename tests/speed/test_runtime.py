@@ -91,11 +91,10 @@ def test_where_mkl_leaves_avx512_unused(
     assert products._mkl_is_narrow() is narrow
 
 
-def test_checkpoints_from_before_a_flag_and_after_it_build() -> None:
-    """The flag for torch.compile was taken out; what is in the arguments of older checkpoints changes nothing."""
+def test_checkpoints_from_before_a_flag_build() -> None:
     flags = ("localattn_attention", "localattn_cpu_matmul", "localattn_loss")
     missing: dict[str, Any] = dict.fromkeys(flags)
-    model = build("transformer_mma_tiny", **missing, localattn_compile="inductor")
+    model = build("transformer_mma_tiny", **missing)
     assert model.encoder.layers[0].self_attn.implementation == "auto" and model.loss_in_place
 
 
