@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+from pathlib import Path
 
 import pytest
 import torch
@@ -26,6 +27,14 @@ def keep_logging():
     logging.disable(logging.NOTSET)
     for logger, level in levels.items():
         logger.setLevel(level)
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the binarised data, to be read: letters to be reversed, with phrases of the source."""
+    from support.cli import make_data  # not in tests without it: it imports fairseq
+
+    return make_data(tmp_path_factory.mktemp("reverse"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

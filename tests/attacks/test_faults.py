@@ -23,16 +23,11 @@ from fairseq_localattn.analysis.command import new_figure, save_csv, save_figure
 from fairseq_localattn.errors import UsageError
 from support.attacks.faults import FailingDisk, left_over, small_disk
 from support.checkpoints import assert_same_training
-from support.cli import Done, call, fairseq, make_data, train_flags
+from support.cli import Done, call, fairseq, train_flags
 from support.paths import ROOT
 from support.tables.bench import Bench
 
 ARCH = "transformer_mma_tiny"
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_data(tmp_path_factory.mktemp("reverse"))
 
 
 @pytest.fixture

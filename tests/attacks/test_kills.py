@@ -11,17 +11,12 @@ import pytest
 
 from support import forked
 from support.checkpoints import assert_same_training
-from support.cli import USER_DIR, make_data, train_flags
+from support.cli import USER_DIR, train_flags
 
 ARCH = "transformer_mma_tiny"
 UPDATES = 16
 SAVED = {"save_interval_updates": 2, "keep_interval_updates": 3}
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="processes are those of Linux")]
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_data(tmp_path_factory.mktemp("reverse"))
 
 
 def command(data: Path, folder: Path, updates: int = UPDATES, **more: object) -> list[object]:
