@@ -96,6 +96,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "a tensor": (torch.zeros(3), "no checkpoint of fairseq's"),
     "weights alone": ({"weight": torch.zeros(2)}, "no checkpoint of fairseq's"),
     "no model": ({**state(), "model": []}, "it has no model of fairseq's"),
+    "a number as a weight": (state(version=3), "it has no model of fairseq's"),
     "no options": ({**state(), "cfg": None}, "it has no options"),
     "no extra_state": ({name: state()[name] for name in ("cfg", "model")}, "it has no optimizer_history and no"),
     "options of another kind": ({**state(), "cfg": 3}, "its cfg is a int"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import sys
@@ -16,6 +15,7 @@ import torch
 from experiments.measure import generated
 from experiments.runs import averaging as average
 from fairseq_localattn.errors import UsageError
+from support.checkpoints import Payload
 from support.cli import fairseq, make_data, run, train_flags
 from support.paths import SCRIPTS
 
@@ -137,16 +137,6 @@ def test_fairseq_generates_with_it(trained: tuple[Path, Path], folder: Path, tmp
     assert len(generated.read_generated(tmp_path / "generate-test.txt", 12)) == 12
 
 
-class Payload:
-    """Unpickled without protection, it creates the file `marker`."""
-
-    def __init__(self, marker: Path):
-        self.marker = marker
-
-    def __reduce__(self):
-        return os.system, (f"touch '{self.marker}'",)
-
-
 NAME = "decoder.layers.0.fc1.bias"
 
 
@@ -155,11 +145,8 @@ NAME = "decoder.layers.0.fc1.bias"
     [
         (lambda state: state["model"].update({NAME: torch.zeros(3)}), rf"{NAME} is \(\(3,\), .*, but \(\(128,\), .*"),
         (lambda state: state["model"].pop(NAME), f"{NAME} is not there, but "),
-        (lambda state: state["model"][NAME].fill_(float("nan")), f"1 of .* weights hold NaN or infinity, model.{NAME}"),
-        (lambda state: state["model"].update(version=3), ".*it has no model of fairseq's in it"),
-        (lambda state: state.update(epoch=Payload(Path("marker"))), r"it holds (posix|os)\.system, which"),
+        (lambda state: state.update(epoch=Payload()), r"it holds (posix|os)\.system, which"),
         (lambda data: data[: len(data) // 2], "half a file, or no checkpoint"),
-        (lambda data: b"", "half a file, or no checkpoint"),
         (lambda data: data[:1000] + bytes(64) + data[1064:], "half a file, or no checkpoint"),
     ],
 )
@@ -174,7 +161,7 @@ def test_what_is_refused(how: Callable[[Any], Any], message: str, folder: Path, 
         change(paths[1], how)
     with pytest.raises(UsageError, match=rf"{paths[1].name}: {message}") as caught:
         average.average(paths, folder / "averaged.pt")
-    assert "\n" not in str(caught.value) and not list(folder.glob("averaged.pt*")) and not Path("marker").exists()
+    assert "\n" not in str(caught.value) and not list(folder.glob("averaged.pt*")) and not Path("canary").exists()
 
 
 def test_files_that_cannot_be(folder: Path) -> None:
