@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -16,7 +15,6 @@ from experiments.measure import measures
 from experiments.measure.scoring import Measurement
 from experiments.measure.significance import mcnemar
 from experiments.recipes.recipe import Recipe, RecipeError, load_recipe
-from fairseq_localattn.analysis.accuracy import wilson_interval
 from support.engine.outputs import write_lines, write_output
 from support.engine.runs import fake_run
 from support.recipes import BASE, with_flag, write
@@ -32,19 +30,6 @@ train: {task: sentence_prediction, num_classes: 2, criterion: sentence_predictio
 
 def load(folder: Path, text: str) -> Recipe:
     return load_recipe(write(folder, text))
-
-
-@pytest.mark.parametrize(
-    ("correct", "total", "low", "high"),
-    [(8, 10, 0.4902, 0.9433), (1445, 1821, 0.7743, 0.8115)],
-)
-def test_wilson_interval(correct: int, total: int, low: float, high: float) -> None:
-    """Against published values, and against its own definition: ends at which the share is 1.96 deviations away."""
-    found = wilson_interval(correct, total)
-    assert found == pytest.approx((low, high), abs=1e-4)
-    share = correct / total
-    for end in found:
-        assert abs(share - end) / math.sqrt(end * (1 - end) / total) == pytest.approx(1.96, abs=1e-3)
 
 
 def test_mcnemar_by_enumeration() -> None:
