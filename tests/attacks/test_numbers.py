@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from fairseq.modules import MultiheadAttention
 from torch import nn
 
-from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.models.architectures import baseline_of
-from support.models import CASES, batch, build, case, dictionary, loss
+from support.models import CASES, batch, build, case, dictionary, enlarge, loss
 
 FACTORS = [10.0**n for n in range(-4, 5)]
 TYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -36,23 +34,6 @@ def sample_of(sentences: str, hidden: bool) -> dict[str, Any]:
     if hidden and sentences in EMPTY:
         sample["net_input"]["src_tokens"][0] = dictionary().pad()
     return sample
-
-
-def enlarge(model: nn.Module, factor: float) -> None:
-    """Multiply the inputs of every attention by ``factor``, and divide its outputs by it."""
-
-    def before(module: nn.Module, args: tuple, kwargs: dict) -> tuple:
-        given = {key: kwargs[key] * factor for key in ("query", "key", "value") if kwargs.get(key) is not None}
-        return tuple(x * factor for x in args), {**kwargs, **given}
-
-    def after(module: nn.Module, args: tuple, output: tuple) -> tuple:
-        return output[0] / factor, output[1]
-
-    attentions = [module for module in model.modules() if isinstance(module, (LocalAttention, MultiheadAttention))]
-    assert attentions
-    for attention in attentions:
-        attention.register_forward_pre_hook(before, with_kwargs=True)
-        attention.register_forward_hook(after)
 
 
 def not_finite(model: nn.Module, sample: dict[str, Any], trial: tuple[float, torch.dtype, str]) -> list[str]:

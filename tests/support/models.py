@@ -14,10 +14,12 @@ import torch
 from fairseq import options
 from fairseq.data import Dictionary, data_utils
 from fairseq.models import ARCH_MODEL_REGISTRY, FairseqEncoderModel, FairseqLanguageModel, build_model
+from fairseq.modules import MultiheadAttention
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 import fairseq_localattn  # noqa: F401  (registers the architectures)
+from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.grammar.placement import SITES
 from fairseq_localattn.models.architectures import localattn_architectures
 from support.device import on_device, place
@@ -303,6 +305,23 @@ def loss(model: nn.Module, sample: dict[str, Any]) -> Tensor:
     return -tag_loss + torch.nn.functional.cross_entropy(
         logits.float().flatten(0, -2), sample["target"].flatten(), ignore_index=unread, reduction="sum"
     )
+
+
+def enlarge(model: nn.Module, factor: float) -> None:
+    """Multiply the inputs of every attention by ``factor``, and divide its outputs by it."""
+
+    def before(module: nn.Module, args: tuple, kwargs: dict) -> tuple:
+        given = {key: kwargs[key] * factor for key in ("query", "key", "value") if kwargs.get(key) is not None}
+        return tuple(x * factor for x in args), {**kwargs, **given}
+
+    def after(module: nn.Module, args: tuple, output: tuple) -> tuple:
+        return output[0] / factor, output[1]
+
+    attentions = [module for module in model.modules() if isinstance(module, (LocalAttention, MultiheadAttention))]
+    assert attentions
+    for attention in attentions:
+        attention.register_forward_pre_hook(before, with_kwargs=True)
+        attention.register_forward_hook(after)
 
 
 def assert_gradients(model: nn.Module) -> None:
