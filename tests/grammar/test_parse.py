@@ -82,7 +82,6 @@ def test_errors_show_the_place(text: str, place: str, message: str) -> None:
         ("san + local + csan", "encoder", "3 groups do not share 8 heads equally"),
         ("csan & sman", "encoder", "csan computes its heads' attention as a whole: sman cannot act on the same heads"),
         ("alibi & block", "encoder", "block computes its heads' attention as a whole: alibi cannot"),
-        ("csan & local", "encoder", "csan computes its heads' attention as a whole: local cannot"),
         ("rope & shaw", "encoder", "shaw reads the queries or keys, which rope turns by their positions"),
         ("gauss & rope", "decoder", "gauss reads the queries or keys, which rope turns"),
         ("rope & gauss(center=self, width=keys)", "encoder", "gauss reads the queries or keys"),

@@ -82,7 +82,6 @@ MISTAKES = {
     ],
     "localness": [
         ("--localness-width wide", "a window's width of 'wide': give head, keys, query, or a number"),
-        ("--localness-heads 5", "5 heads with a Gaussian were asked for, and there are 4 heads"),
     ],
     "neighbor": [
         (
@@ -93,7 +92,6 @@ MISTAKES = {
         ("--localness-hidden linear", "--localness-hidden linear changes nothing: neither centre nor width"),
     ],
     "blocksan": [
-        ("--blocksan-length -1", "encoder layer 1: the length of a block must be 1 or more, or 0"),
         ("--blocksan-decoder-layers all", "--blocksan-decoder-layers: the summary of an unfinished block"),
         ("--blocksan-cross-layers 1", "--blocksan-cross-layers: queries and keys are words of one sentence"),
     ],
@@ -104,10 +102,6 @@ MISTAKES = {
         ("--qanet-convs 100", "--qanet-convs 100: give 1 or more, and 99 or less"),
         ("--qanet-cross-layers 1", "--qanet-cross-layers: a convolution is over the positions of one sentence"),
     ],
-    "relpos": [("--relpos-distance -1", "the greatest relative position must be 0 or more, not -1")],
-    "rope": [("--encoder-embed-dim 60 --encoder-attention-heads 4", "pairs of channels")],
-    "t5bias": [("--t5bias-distance 4", "the greatest distance must be above 4 with 8 buckets, not 4")],
-    "sinks": [("--sinks-count -1", "the number of attention sinks must be 0 or more, not -1")],
 }
 ROWS = [(arch, flags.split(), said) for arch, rows in MISTAKES.items() for flags, said in rows]
 DISTANCE, PAIRS = "a distance between a source and a target position", ("relpos", "rope", "alibi", "t5bias", "sinks")
