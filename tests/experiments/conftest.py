@@ -1,4 +1,4 @@
-"""The bench of the engine's and the figures' tests: a small paper on the toy corpus, prepared once."""
+"""A small recipe; and the bench of the engine's and the figures' tests, a small paper on the toy corpus."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from experiments.measure import measures
+from experiments.recipes.recipe import Recipe
 from support.corpora import prep
+from support.recipes import BASE, load
 from support.tables.bench import TOY, Bench
 
 
@@ -19,6 +21,12 @@ def toy_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = prep.prepare("toy", folder, *TOY)
     assert done.returncode == 0, done.stderr
     return folder
+
+
+@pytest.fixture
+def loaded(tmp_path: Path) -> Recipe:
+    """Return a recipe of few lines."""
+    return load(tmp_path, BASE)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.recipes import tables
-from experiments.recipes.recipe import Recipe
+from experiments.recipes.recipe import Recipe, load_recipe
 
 ARCH = "transformer_localattn_tiny"
 BASE = f"""\
@@ -33,6 +33,11 @@ def write(folder: Path, text: str, name: str = "r.yaml") -> Path:
     path = folder / name
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def load(folder: Path, text: str) -> Recipe:
+    """Return the recipe of a text."""
+    return load_recipe(write(folder, text))
 
 
 def with_flag(flag: str, section: str = "train") -> str:

@@ -14,10 +14,10 @@ from experiments.data.prepared import Prepared
 from experiments.measure import measures
 from experiments.measure.scoring import Measurement
 from experiments.measure.significance import mcnemar
-from experiments.recipes.recipe import Recipe, RecipeError, load_recipe
+from experiments.recipes.recipe import RecipeError
 from support.engine.outputs import write_lines, write_output
 from support.engine.runs import fake_run
-from support.recipes import BASE, with_flag, write
+from support.recipes import BASE, load, with_flag
 
 CLASSIFY = """\
 data: {name: sst, prepare: data-prep/prepare_sst.sh}
@@ -26,10 +26,6 @@ architecture: transformer_diffwin_classifier_tiny
 checkpoint: best
 train: {task: sentence_prediction, num_classes: 2, criterion: sentence_prediction, max_update: 6, batch_size: 8}
 """
-
-
-def load(folder: Path, text: str) -> Recipe:
-    return load_recipe(write(folder, text))
 
 
 def test_mcnemar_by_enumeration() -> None:

@@ -8,17 +8,13 @@ from pathlib import Path
 import pytest
 
 from experiments.recipes.flags import expand
-from experiments.recipes.recipe import Recipe, RecipeError, load_recipe
+from experiments.recipes.recipe import RecipeError, load_recipe
 from experiments.runs.settings import settings_hash
 from experiments.system.checkout import USER_DIR
-from support.recipes import ARCH, BASE, with_flag, write
+from support.recipes import ARCH, BASE, load, with_flag, write
 
 # The hash of BASE. With another one, finished runs and lines that people have would not be found again.
 PINNED = "13079338"
-
-
-def load(folder: Path, text: str) -> Recipe:
-    return load_recipe(write(folder, text))
 
 
 def test_values_reach_fairseq(tmp_path: Path) -> None:

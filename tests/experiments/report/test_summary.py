@@ -8,18 +8,12 @@ import pytest
 import torch
 
 from experiments.measure.scoring import Measurement
-from experiments.recipes.recipe import Recipe, load_recipe
+from experiments.recipes.recipe import Recipe
 from experiments.report import summary
 from experiments.runs.checkpoints import training_facts
 from experiments.system.processes import write_stamp
 from support.engine.outputs import write_lines, write_output
 from support.engine.runs import fake_run, save_checkpoint
-from support.recipes import BASE, write
-
-
-@pytest.fixture
-def loaded(tmp_path: Path) -> Recipe:
-    return load_recipe(write(tmp_path, BASE))
 
 
 def test_a_training_shorter_than_a_log_interval(loaded: Recipe, tmp_path: Path) -> None:

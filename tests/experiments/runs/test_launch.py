@@ -17,14 +17,14 @@ from experiments.recipes import recipe
 from experiments.runs import launch, worker
 from experiments.system import environment
 from support.engine.runs import torchrun
-from support.recipes import BASE, write
+from support.recipes import BASE, load
 
 PAPER = BASE.replace("  max_tokens: 600\n", "  max_tokens: 4096\n  update_freq: [3]\n") + "gpus: 8\n"
 
 
 @pytest.fixture
 def paper(tmp_path: Path) -> recipe.Recipe:
-    return recipe.load_recipe(write(tmp_path, PAPER))
+    return load(tmp_path, PAPER)
 
 
 @pytest.mark.parametrize(
@@ -55,9 +55,9 @@ def test_gpus_that_a_batch_fills(paper: recipe.Recipe, tmp_path: Path) -> None:
     assert gpus(paper) == 24  # 98,304 tokens
     assert (gpus(paper, nodes=3), gpus(paper, nodes=48)) == (8, 1)
     assert (gpus(paper, max_tokens=2048), gpus(paper, max_tokens=32768)) == (48, 24)
-    small = recipe.load_recipe(write(tmp_path, BASE.replace("max_tokens: 600", "max_tokens: 512") + "gpus: 8\n"))
+    small = load(tmp_path, BASE.replace("max_tokens: 600", "max_tokens: 512") + "gpus: 8\n")
     assert gpus(small) == 1
-    sentences = recipe.load_recipe(write(tmp_path, BASE.replace("max_tokens: 600", "batch_size: 96")))
+    sentences = load(tmp_path, BASE.replace("max_tokens: 600", "batch_size: 96"))
     assert gpus(sentences) == 3 and launch.batch_of(sentences, launch.Launch(gpus=2)) == (48, 1)
     with pytest.raises(recipe.RecipeError, match="128 processes, but a batch has 96 sentences"):
         launch.batch_of(sentences, launch.Launch(gpus=128))

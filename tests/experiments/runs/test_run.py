@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from experiments.recipes.recipe import Recipe, load_recipe
+from experiments.recipes.recipe import Recipe
 from experiments.runs import run, schedule
 from experiments.runs.checkpoints import LAST
 from experiments.system import checkout, processes, progress
 from fairseq_localattn.files import write_whole
 from support.engine.runs import FakeRun, fake_run, save_checkpoint
-from support.recipes import with_flag, write
+from support.recipes import load, with_flag
 
 
 def run_all(*runs: FakeRun) -> dict[str, str]:
@@ -28,7 +28,7 @@ def run_all(*runs: FakeRun) -> dict[str, str]:
 def test_a_run_that_cannot_be_measured_does_not_stop_the_others(tmp_path: Path) -> None:
     """Its measuring leaves nothing behind. Where nobody looks after failures, the first one is raised."""
     text = "metric: perplexity\n" + with_flag("task: language_modeling").partition("generate:")[0]
-    runs = [fake_run(load_recipe(write(tmp_path, text)), tmp_path, name) for name in "ab"]
+    runs = [fake_run(load(tmp_path, text), tmp_path, name) for name in "ab"]
     for one in runs:
         one.measure_code = "print('no perplexity')"
     failed = run_all(*runs)

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from experiments.recipes.recipe import Recipe, load_recipe
+from experiments.recipes.recipe import Recipe
 from experiments.runs import schedule
 from experiments.runs.checkpoints import LAST
 from experiments.system.checkout import code_of
 from experiments.system.processes import described, read_stamp, write_stamp
 from experiments.system.progress import Progress
 from support.engine.runs import FakeRun, fake_run, save_checkpoint
-from support.recipes import BASE, write
+from support.recipes import BASE, load
 
 DAMAGED = [b"", b"[]", b'{"updates": 3', b"\xff\xfe{}", b"[" * 100_000]
 
@@ -46,7 +46,7 @@ def test_a_damaged_stamp_of_a_training(content: bytes, loaded: Recipe, tmp_path:
 
 def test_a_damaged_stamp_of_an_average(tmp_path: Path) -> None:
     """The average is whole, and what it was made of is gone: it is not made again."""
-    one = fake_run(load_recipe(write(tmp_path, BASE + "average: {last: 2}\n")), tmp_path, "a")
+    one = fake_run(load(tmp_path, BASE + "average: {last: 2}\n"), tmp_path, "a")
     write_stamp(one.folder / "trained.json", {"updates": 3})
     shutil.copy(save_checkpoint(one.folder, 3), one.model)
     (one.folder / LAST).unlink()
