@@ -6,5 +6,5 @@ if [[ -z ${PYTHON:-} ]]; then
   if [[ -x $PY ]]; then PYTHON=$PY; else PYTHON=python3; fi
 fi
 command -v "$PYTHON" >/dev/null || die "no Python at '$PYTHON': set PYTHON, or run scripts/setup.sh first"
-export PYTHON PYTHONPATH=$PREP_DIR${PYTHONPATH:+:$PYTHONPATH} # where the package corpora is
+export PYTHON PYTHONPATH=$PREP_DIR:$REPO${PYTHONPATH:+:$PYTHONPATH} # where corpora and fairseq_localattn are
 exec "$PYTHON" -m corpora.preparations.main "$(basename "${BASH_SOURCE[1]}" .sh)" "$@"
