@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_REGISTRY
+from fairseq.models.transformer import TransformerConfig
 
 from ..errors import UsageError
 from ..grammar.placement import SITES, parse_layers, ranges_of, written
@@ -101,10 +102,12 @@ def register_architecture(
         defaults: values of the options, by name, that replace the dataclass's defaults.
     """
     options = model.options
+    standard = {**vars(options()), **defaults}
 
     def architecture(args: Any) -> None:
         not_written = [name for name in option_names(options) if getattr(args, name, None) is None]
         fill_defaults(args, options, **defaults)
+        given = {name for name, value in vars(args).items() if value not in (None, standard.get(name))}
         fill_defaults(args, ImplementationOptions)
         if adjust is not None:
             adjust(args)
@@ -112,6 +115,9 @@ def register_architecture(
         _clip_layers(args, not_written)
         # fairseq runs this function while it parses the command line, before it starts worker processes.
         model.check_args(args)
+        # fairseq adds _name when it has parsed the command line: a checkpoint with options without effect still loads.
+        if not hasattr(args, "_name"):
+            model.check_effects(args, TransformerConfig.from_namespace(args), given)
 
     named_architecture(_name_of(model), name)(architecture)
     _BASELINES[name] = baseline

@@ -7,6 +7,7 @@ variants/csan.py is a short example.
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Set
 from typing import Any, ClassVar
 
 import torch
@@ -21,7 +22,7 @@ from ..grammar.parse import Stack
 from ..grammar.placement import SITES, Placement, kept_layers, parse_layers
 from ..grammar.presets import PRESETS, Sublayers, stack_of
 from ..hub import FromPretrained
-from ..options import add_flags, check_names, check_ranges, fill_defaults, flag_of, read_options
+from ..options import add_flags, check_names, check_ranges, fill_defaults, flag_of, option_names, read_options
 from ..speed.products import convert_to_bf16
 from ..speed.runtime import ImplementationOptions, softmax_is_fairseqs
 from .builder import AttentionBuilder
@@ -45,6 +46,8 @@ class LocalModel(FromPretrained):
     options: ClassVar[type[FairseqDataclass]]
     #: Options that change more than the attention, so that no text expresses them.
     beyond_text: ClassVar[tuple[str, ...]] = ()
+    #: Options that have an effect in a model without a placed layer as well.
+    unplaced: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Check the names of a variant's options when its class is defined."""
@@ -105,13 +108,22 @@ class LocalModel(FromPretrained):
         builder = cls.attention_builder(cfg)
         with torch.device("meta"):  # runs the checks of the constructors without their memory
             builder.check(cls.sites)
-        # fairseq adds _name when it has parsed the command line: a checkpoint with options without effect still loads.
-        if not hasattr(args, "_name"):
-            cls.check_effects(args, cfg)
 
     @classmethod
-    def check_effects(cls, args: Namespace, cfg: TransformerConfig) -> None:
-        """Raise UsageError for options that have no effect, which are likely mistakes; ``cfg`` is made of ``args``."""
+    def check_effects(cls, args: Namespace, cfg: TransformerConfig, given: Set[str]) -> None:
+        """Raise UsageError for options that have no effect, which are likely mistakes.
+
+        ``cfg`` is made of ``args``; ``given`` are the options that have another value than the architecture's.
+        """
+        placed, prefix = cls.placed(cfg), f"--{cls.prefix}"
+        if "cross" in placed and cfg.no_cross_attention:
+            flag = f"{prefix}-cross" + ("" if hasattr(args, f"{cls.prefix}_cross") else "-layers")
+            raise UsageError(f"{flag} changes nothing: --no-cross-attention takes that attention out; place none there")
+        for name in option_names(cls.options):
+            sites = [site for site in cls.sites if name.startswith(f"{cls.prefix}_{site}")] or cls.sites
+            acts = name.endswith("_layers") or name in cls.unplaced or not set(sites).isdisjoint(placed)
+            if name in given and not acts and str(getattr(args, name)) != "none":  # which asks for nothing
+                cls.refuse_unused(args, name, f"no layer has it, see {prefix}-{sites[0]}-layers")
 
     @classmethod
     def refuse_unused(cls, args: Namespace, name: str, reason: str) -> None:

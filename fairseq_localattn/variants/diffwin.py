@@ -5,6 +5,7 @@ are in mechanisms/windowed.py.
 """
 
 from argparse import Namespace
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -105,17 +106,10 @@ class DiffWinModel(LocalModel):
         return super().placement(replace(options, **without), cfg)
 
     @classmethod
-    def check_effects(cls, args: Namespace, cfg: TransformerConfig) -> None:
-        """Raise UsageError for windows of an attention that is left out, and for options that no window has."""
+    def check_effects(cls, args: Namespace, cfg: TransformerConfig, given: Set[str]) -> None:
+        """Raise UsageError also for options that no window has."""
+        super().check_effects(args, cfg, given)
         sites = cls.placed(cfg)
-        if "cross" in sites and cfg.no_cross_attention:
-            raise UsageError(
-                f"--diffwin-cross {window_of(args, 'cross')} changes nothing: --no-cross-attention takes that attention"
-                " out; give --diffwin-cross none"
-            )
-        for site in cls.sites:
-            if site not in sites and is_segmented(args, site):
-                cls.refuse_unused(args, f"diffwin_{site}_form", "no layer there has windows")
         if not any(window_of(args, site) == "mw" for site in sites):
             cls.refuse_unused(args, "diffwin_renormalise", "no layer has mw, whose weights it would divide")
         if hasattr(args, "diffwin_segment_size") and not any(is_segmented(args, site) for site in sites):

@@ -14,6 +14,7 @@ from fairseq.models.transformer import TransformerConfig
 
 from ..errors import UsageError
 from ..grammar.layers import is_plain
+from ..grammar.placement import SITES
 from ..grammar.presets import PLAIN
 from ..grammar.words import PHRASES
 from ..models.architectures import register_architecture, register_sizes
@@ -61,6 +62,7 @@ class HybridModel(LocalModel):
     """Mixin of the three models."""
 
     prefix = "localattn"
+    unplaced = tuple(f"localattn_{site}" for site in SITES)  # a text of ordinary attention is no mistake
 
     @classmethod
     def attention_builder(cls, cfg: TransformerConfig) -> AttentionBuilder:
@@ -75,6 +77,11 @@ class HybridModel(LocalModel):
                 "--localattn-decoder: --cross-self-attention mixes source and target positions; drop one of them"
             )
         return builder
+
+    @classmethod
+    def placed(cls, cfg: TransformerConfig) -> list[str]:
+        """Return the sites whose text describes another than ordinary attention."""
+        return list(cls.attention_builder(cfg).texts())
 
 
 @register_model("transformer_localattn")

@@ -6,6 +6,7 @@ the first one.
 """
 
 from argparse import Namespace
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +14,7 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 
-from ..errors import UsageError
-from ..mechanisms.gaussian import CENTERS, HIDDEN, SOURCES, parse_width
+from ..mechanisms.gaussian import CENTERS, HIDDEN, SOURCES
 from ..models.architectures import SIZES, register_sizes
 from ..models.base import LocalModel
 from ..models.classifier import LocalClassifier
@@ -63,16 +63,11 @@ class LocalnessModel(LocalModel):
     prefix = "localness"
 
     @classmethod
-    def check_args(cls, args: Namespace) -> None:
-        """Raise UsageError also for options that have no effect, which are likely mistakes."""
-        super().check_args(args)
-        placed = cls.placed(TransformerConfig.from_namespace(args))
-        try:
-            width = parse_width(args.localness_width)
-        except ValueError as error:
-            raise UsageError(f"--localness-width: {error}") from None
-        from_query = args.localness_center == "predicted" or width == "query"
-        if placed and not from_query:
+    def check_effects(cls, args: Namespace, cfg: TransformerConfig, given: Set[str]) -> None:
+        """Raise UsageError also for options of a prediction where nothing is predicted."""
+        super().check_effects(args, cfg, given)
+        width = args.localness_width.strip().lower()
+        if args.localness_center != "predicted" and width != "query":
             cls.refuse_unused(args, "localness_source", "neither centre nor width is predicted from it")
             if width != "keys":
                 cls.refuse_unused(args, "localness_hidden", "neither centre nor width is predicted")

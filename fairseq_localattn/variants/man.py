@@ -4,7 +4,7 @@ The model ``transformer_man``: its attentions are in mechanisms/masked.py, its l
 """
 
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +58,7 @@ class MANTransformerModel(LocalTransformerModel):
 
     prefix = "man"
     options = MANOptions
+    unplaced = ("man_head_activation", "man_post_norm")
     encoder_layer = OrderedEncoderLayer
     decoder_layer = OrderedDecoderLayer
 
@@ -74,13 +75,10 @@ class MANTransformerModel(LocalTransformerModel):
         return super().placement(options, cfg)
 
     @classmethod
-    def check_effects(cls, args: Namespace, cfg: TransformerConfig) -> None:
-        """Raise UsageError for orders of no layer, and for options of masks that no order has."""
-        placed = cls.placed(cfg)
-        used = {kind for site in placed for kind in parse_order(getattr(args, f"man_{site}_order"), "")}
-        for site in ("encoder", "decoder"):
-            if site not in placed:
-                cls.refuse_unused(args, f"man_{site}_order", f"--man-{site}-layers is none, give all or some layers")
+    def check_effects(cls, args: Namespace, cfg: TransformerConfig, given: Set[str]) -> None:
+        """Raise UsageError also for options of masks that no order has."""
+        super().check_effects(args, cfg, given)
+        used = {kind for site in cls.placed(cfg) for kind in parse_order(getattr(args, f"man_{site}_order"), "")}
         for name, kind in (("man_static_width", "sman"), ("man_max_distance", "dman")):
             if kind not in used:
                 cls.refuse_unused(args, name, f"no order has {kind}, see --man-encoder-order")

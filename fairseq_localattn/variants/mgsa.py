@@ -5,6 +5,7 @@ models/layers/phrase_encoder.py.
 """
 
 from argparse import Namespace
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,14 +70,11 @@ class MGSATransformer(PhraseModel):
                 raise UsageError(cls.needs_trees)
 
     @classmethod
-    def check_effects(cls, args: Namespace, cfg: TransformerConfig) -> None:
-        """Raise UsageError for options of phrases in no layer, and for chunks without ON-LSTM."""
-        if not cls.placed(cfg):
-            for name in ("mgsa_heads", "mgsa_composition", "mgsa_tags"):
-                cls.refuse_unused(args, name, "--mgsa-encoder-layers is none, give all or some layers")
-        elif str(args.mgsa_interaction) == "onlstm":
-            return
-        cls.refuse_unused(args, "mgsa_chunk", "no layer has --mgsa-interaction onlstm")
+    def check_effects(cls, args: Namespace, cfg: TransformerConfig, given: Set[str]) -> None:
+        """Raise UsageError also for chunks without ON-LSTM."""
+        super().check_effects(args, cfg, given)
+        if str(args.mgsa_interaction) != "onlstm":
+            cls.refuse_unused(args, "mgsa_chunk", "no layer has --mgsa-interaction onlstm")
 
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> "MGSATransformer":

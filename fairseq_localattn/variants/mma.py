@@ -4,6 +4,7 @@ The model ``transformer_mma``: its attention is in mechanisms/mixed.py.
 """
 
 from argparse import Namespace
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,15 +46,15 @@ class MMATransformerModel(LocalTransformerModel):
 
     prefix = "mma"
     options = MMAOptions
-    beyond_text = ("mma_no_encoder_positions",)
+    beyond_text = unplaced = ("mma_no_encoder_positions",)
 
     @classmethod
-    def check_effects(cls, args: Namespace, cfg: TransformerConfig) -> None:
-        """Raise UsageError for heads of no layer, and for a window that no head has."""
+    def check_effects(cls, args: Namespace, cfg: TransformerConfig, given: Set[str]) -> None:
+        """Raise UsageError also for the encoder's heads of no layer, and for a window that no head has."""
+        super().check_effects(args, cfg, given)
         sites, heads = cls.placed(cfg), {"encoder": "mma_heads", "decoder": "mma_decoder_heads"}
-        for site, name in heads.items():
-            if site not in sites:
-                cls.refuse_unused(args, name, f"--mma-{site}-layers is none, give all or some layers")
+        if "encoder" not in sites:
+            cls.refuse_unused(args, "mma_heads", "no layer has it, see --mma-encoder-layers")
         if not any("local" in getattr(args, heads[site]) for site in sites):
             cls.refuse_unused(args, "mma_window", "no layer has local heads")
 

@@ -16,6 +16,7 @@ MISTAKES = {
         ("--csan-window 10", "window must be odd and positive"),
         ("--csan-window 9223372036854775809", "--csan-window 9223372036854775809"),
         ("--csan-cross-layers all", "--csan-cross-layers: a window around"),
+        ("--csan-encoder-layers none --csan-window 21", "21 changes nothing: no layer has it, see --csan-encoder"),
         (f"--csan-decoder-layers all {MIXED}", "mixes source and target positions"),
         ("--quant-noise-pq 1", "--quant-noise-pq 1.0: give a rate from 0 to less than 1"),
         ("--quant-noise-pq 0.1 --quant-noise-pq-block-size 7", "--quant-noise-pq-block-size 7"),
@@ -30,8 +31,8 @@ MISTAKES = {
     "mma": [
         ("--mma-heads global:2,local:1", "3 heads, the model has 4"),
         ("--mma-cross-layers 1", "--mma-cross-layers: local, forward and backward compare"),
-        ("--mma-decoder-heads x", "--mma-decoder-heads x changes nothing: --mma-decoder-layers"),
-        ("--mma-encoder-layers none --mma-heads x", "--mma-heads x changes nothing: --mma-encoder-layers is none"),
+        ("--mma-decoder-heads x", "--mma-decoder-heads x changes nothing: no layer has it, see --mma-decoder-layers"),
+        ("--mma-encoder-layers none --mma-heads x", "--mma-heads x changes nothing: no layer has it"),
         ("--mma-heads global --mma-window 7", "--mma-window 7 changes nothing: no layer has local heads"),
         ("--mma-encoder-layers 0", "--mma-encoder-layers 0: give all, none, or layers from 1"),
         ("--mma-decoder-layers all --mma-decoder-heads forward:1,global:3", "nothing but its own position"),
@@ -46,7 +47,7 @@ MISTAKES = {
         ("--man-max-distance 1000001", "--man-max-distance 1000001: give a number from 0"),
         ("--man-static-width sqrt", "--man-static-width sqrt changes nothing: no order has sman"),
         (f"{ORDERS.format('san,ffn')} --man-max-distance 9", "9 changes nothing: no order has dman"),
-        ("--man-decoder-layers none --man-decoder-order sman,san,ffn", "nothing: --man-decoder-layers is none"),
+        ("--man-decoder-layers none --man-decoder-order sman,san,ffn", "nothing: no layer has it, see --man-decoder"),
         ("--man-cross-layers 1", "--man-cross-layers: the mask compares the positions"),
         ("--man-post-norm --decoder-normalize-before", "--man-post-norm and --decoder-normalize-before: choose"),
         (MIXED, "mixes source and target positions"),
@@ -57,8 +58,9 @@ MISTAKES = {
         ("--diffwin-decoder-form segment", "--diffwin-decoder-form segment: a decoder cannot point to a segment"),
         ("--diffwin-decoder aw --diffwin-renormalise", "--diffwin-renormalise changes nothing: no layer has mw"),
         ("--diffwin-cross none --diffwin-segment-size 3", "--diffwin-segment-size 3 changes nothing: no layer"),
-        ("--diffwin-encoder none --diffwin-encoder-form segment", "nothing: no layer there has windows"),
-        ("--no-cross-attention", "--diffwin-cross aw changes nothing: --no-cross-attention takes that attention out"),
+        ("--diffwin-encoder mw --diffwin-encoder-layers none", "--diffwin-encoder mw changes nothing: no layer has it"),
+        ("--diffwin-encoder none --diffwin-encoder-form segment", "nothing: no layer has it, see --diffwin-encoder"),
+        ("--no-cross-attention", "--diffwin-cross changes nothing: --no-cross-attention takes that attention out"),
         ("--encoder-attention-heads 5", "5 attention heads do not divide an embedding of 64 channels"),
         ("--diffwin-encoder max", "--diffwin-encoder max: there is no such value; choose from "),
     ],
@@ -72,7 +74,7 @@ MISTAKES = {
         ("--mgsa-chunk 5", "master gates of chunks of 5 channels do not divide a state of 16 channels"),
         ("--mgsa-chunk 5 --mgsa-interaction lstm", "--mgsa-chunk 5 changes nothing: no layer"),
         ("--mgsa-chunk 4 --mgsa-encoder-layers none", "--mgsa-chunk 4 changes nothing: no layer"),
-        ("--mgsa-tags --mgsa-encoder-layers none", "--mgsa-tags changes nothing: --mgsa-encoder-layers"),
+        ("--mgsa-tags --mgsa-encoder-layers none", "--mgsa-tags changes nothing: no layer has it"),
         ("--task translation", "--mgsa-partition syntactic takes phrases from trees: give --task"),
     ],
     "mgsa_ngram": [
@@ -107,6 +109,9 @@ ROWS = [(arch, flags.split(), said) for arch, rows in MISTAKES.items() for flags
 DISTANCE, PAIRS = "a distance between a source and a target position", ("relpos", "rope", "alibi", "t5bias", "sinks")
 ROWS += [(name, [f"--{name}-cross-layers", "1"], f"--{name}-cross-layers: {DISTANCE}") for name in PAIRS]
 TEXTS = ("all: san > san > ffn", "2: conv > san > ffn", "local(window=2)")
+ALONE, NO_CROSS = "--no-cross-attention", "-cross{} changes nothing: --no-cross-attention takes that attention out"
+ROWS += [("localness", [ALONE, "--localness-cross-layers", "all"], NO_CROSS.format("-layers"))]
+ROWS += [("hybrid", [ALONE, "--localattn-cross", "aw"], NO_CROSS.format(""))]
 ROWS += [
     ("hybrid", ["--localattn-decoder", text, *MIXED.split()], "mixes source and target positions") for text in TEXTS
 ]
@@ -123,10 +128,13 @@ def test_mistakes_are_one_clear_line(arch: str, flags: list[str], message: str) 
 
 
 def test_what_has_no_effect_is_not_checked() -> None:
-    """The default of three layers at a site without windows, and the mix of heads of no layer."""
+    """The default of three layers at a site without windows, the mix of heads of no layer, an architecture's values."""
     none = "--diffwin-decoder none --diffwin-cross none --decoder-layers 2".split()
     build("transformer_diffwin", [*none, "--encoder-embed-dim", "64"], decoder_embed_dim=64)
     build("transformer_mgsa_tiny", ["--mgsa-encoder-layers", "none", "--encoder-attention-heads", "2"])
+    parse("transformer_neighbor_tiny", ["--localness-encoder-layers", "none"])
+    parse("transformer_man_tiny", ["--man-encoder-layers", "none", "--man-head-activation", "relu"])
+    parse("transformer_hybrid_tiny", ["--no-cross-attention", "--localattn-cross", "san"])
 
 
 @pytest.mark.parametrize("flag", ["--scale-attn", "--scale-heads", "--scale-fc", "--scale-resids"])
