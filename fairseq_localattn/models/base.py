@@ -111,7 +111,7 @@ class LocalModel(FromPretrained):
 
     @classmethod
     def check_effects(cls, args: Namespace, cfg: TransformerConfig, given: Set[str]) -> None:
-        """Raise UsageError for options that have no effect, which are likely mistakes.
+        """Raise UsageError for likely mistakes: options that have no effect, and a stack without any positions.
 
         ``cfg`` is made of ``args``; ``given`` are the options that have another value than the architecture's.
         """
@@ -124,6 +124,15 @@ class LocalModel(FromPretrained):
             acts = name.endswith("_layers") or name in cls.unplaced or not set(sites).isdisjoint(placed)
             if name in given and not acts and str(getattr(args, name)) != "none":  # which asks for nothing
                 cls.refuse_unused(args, name, f"no layer has it, see {prefix}-{sites[0]}-layers")
+        if cfg.no_token_positional_embeddings and "no_token_positional_embeddings" not in given:
+            texts = cls.attention_builder(cfg).texts().items()
+            same = "".join(f" --localattn-{site} '{text}'" for site, text in texts)
+            for site in cls.sites:
+                if site not in ("cross", *placed):
+                    raise UsageError(
+                        f"{prefix}-{site}-layers: the {site} would have no positions; take transformer_hybrid of that "
+                        f"size{same}, which keeps absolute ones, or give --no-token-positional-embeddings to do without"
+                    )
 
     @classmethod
     def refuse_unused(cls, args: Namespace, name: str, reason: str) -> None:

@@ -28,6 +28,7 @@ from support.models import build, dictionary, parse
         ("transformer_man_tiny", {"man_static_width": "sqrt"}),
         ("transformer_diffwin_tiny", {"diffwin_renormalise": True, "diffwin_decoder": "aw"}),
         ("transformer_mgsa_ngram_tiny", {"mgsa_chunk": 4}),
+        ("transformer_rope_tiny", {"rope_encoder_layers": "none", "rope_decoder_layers": "none", "rope_base": 5.0}),
     ],
 )
 def test_a_checkpoint_may_have_options_without_effect(arch: str, options: dict[str, Any]) -> None:

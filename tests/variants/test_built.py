@@ -175,7 +175,7 @@ ADDED = [
     ("shaw_iwslt_de_en", "", 12 * 4 * 2 * 33 * 128),
     # Tables of each head in 12 layers, and 1,024 channels instead of 2,048 in the feed-forward network.
     ("shaw_wmt_en_de", "", 12 * 33_792 - 12 * (2 * 512 * 1024 + 1024)),
-    ("t5bias_wmt_en_de", "--t5bias-decoder-layers none", 1536),
+    ("t5bias_wmt_en_de", "--t5bias-decoder-layers none --no-token-positional-embeddings", 1536),
     ("t5bias_wmt_en_de", "", 2 * 1536),
 ]
 # Words in the joint dictionary; all parameters.

@@ -104,6 +104,11 @@ MISTAKES = {
         ("--qanet-convs 100", "--qanet-convs 100: give 1 or more, and 99 or less"),
         ("--qanet-cross-layers 1", "--qanet-cross-layers: a convolution is over the positions of one sentence"),
     ],
+    "rope": [
+        ("--rope-encoder-layers none", "no positions; take transformer_hybrid of that size --localattn-decoder 'all"),
+        ("--rope-encoder-layers 1 --encoder-layers-to-keep 1", "--rope-encoder-layers: the encoder would have no pos"),
+    ],
+    "shaw": [("--relpos-decoder-layers none", "no positions; take transformer_hybrid of that size --localattn-enc")],
 }
 ROWS = [(arch, flags.split(), said) for arch, rows in MISTAKES.items() for flags, said in rows]
 DISTANCE, PAIRS = "a distance between a source and a target position", ("relpos", "rope", "alibi", "t5bias", "sinks")
@@ -135,6 +140,7 @@ def test_what_has_no_effect_is_not_checked() -> None:
     parse("transformer_neighbor_tiny", ["--localness-encoder-layers", "none"])
     parse("transformer_man_tiny", ["--man-encoder-layers", "none", "--man-head-activation", "relu"])
     parse("transformer_hybrid_tiny", ["--no-cross-attention", "--localattn-cross", "san"])
+    parse("transformer_relpos_tiny", ["--relpos-encoder-layers", "none"])
 
 
 @pytest.mark.parametrize("flag", ["--scale-attn", "--scale-heads", "--scale-fc", "--scale-resids"])
