@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from fairseq import checkpoint_utils, models, options, tasks
 from fairseq.data import data_utils
 from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE
+from fairseq.models.ema.ema import EMA
 from fairseq.modules import DynamicConv_scripatable, checkpoint_activations
 from fairseq.search import DiverseBeamSearch
 from fairseq.tasks.fairseq_task import FairseqTask
@@ -66,6 +67,7 @@ def apply() -> None:
     repair_dynamic_convolutions()
     keep_autocast_in_checkpointing()
     count_diverse_beams_by_position()
+    average_shared_weights_once()
 
 
 def provide_numpy_long() -> None:
@@ -268,3 +270,16 @@ def count_diverse_beams_by_position() -> None:
                 self.numbers = numbers
             call.arguments["original_batch_idxs"] = (numbers[:, None] == self.numbers).int().argmax(1)
         return search(*call.args, **call.kwargs)
+
+
+def average_shared_weights_once() -> None:
+    """Let ``--store-ema`` average a matrix of several names once an update.
+
+    fairseq does it for each name: with ``--share-all-embeddings`` a decay of .9 becomes .9³ there.
+    """
+
+    @around(EMA, "_step_internal")
+    def step_once(step: Callable[..., None], self: EMA, new_model: torch.nn.Module, *args: Any) -> None:
+        names, first = ({name for name, _ in new_model.named_parameters(remove_duplicate=x)} for x in (False, True))
+        state = {name: value for name, value in new_model.state_dict().items() if name not in names - first}
+        step(self, types.SimpleNamespace(state_dict=lambda: state), *args)

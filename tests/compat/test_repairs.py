@@ -14,11 +14,15 @@ import torch
 from fairseq import checkpoint_utils, options
 from fairseq.data import Dictionary, TokenBlockDataset, data_utils
 from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPEConfig
+from fairseq.dataclass.configs import EMAConfig
+from fairseq.models.ema import build_ema
 from fairseq.search import DiverseBeamSearch
 from fairseq.tokenizer import tokenize_line
+from torch.testing import assert_close
 
 from fairseq_localattn.compat import repairs
 from support.cli import fairseq, make_data
+from support.models import build
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # Hydra's, on how fairseq calls it
 
@@ -130,3 +134,14 @@ def test_diverse_beams_do_not_depend_on_the_numbers_of_the_sentences():
             found.append(search.step(step, lprobs, scores[kept].expand(-1, -1, max(step, 1)), None, numbers[kept]))
     for theirs, ours in zip(found[:4], found[4:], strict=True):
         assert all(torch.equal(a, b) for a, b in zip(theirs, ours, strict=True))
+
+
+@pytest.mark.parametrize("fp32", [False, True])
+def test_an_average_moves_shared_embeddings_once(fp32):
+    model = build("transformer_tiny", ["--share-all-embeddings"]).requires_grad_(False)
+    average = build_ema(model, EMAConfig(store_ema=True, ema_decay=0.9, ema_fp32=fp32), None)
+    for parameter in model.parameters():
+        parameter.add_(1)
+    average.step(model)
+    for (name, moved), parameter in zip(average.get_model().named_parameters(), model.parameters(), strict=True):
+        assert_close(moved, parameter - 0.9, msg=name)
