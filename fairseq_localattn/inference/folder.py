@@ -28,6 +28,8 @@ TEXT = (
     "tokenizer",
     "moses_no_dash_splits",
     "moses_no_escape",
+    "lowercase",
+    "truncate_source",
     "bpe",
     "bpe_separator",
     "int8",

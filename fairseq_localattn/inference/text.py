@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from argparse import BooleanOptionalAction
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -14,7 +15,7 @@ from ..errors import UsageError
 TOKENIZERS = ("moses", "space", "none")
 FILES = {"bpe_codes": "subword_nmt", "sentencepiece_model": "sentencepiece"}  # option → the subwords that have it
 SUBWORDS = (*FILES.values(), "none")
-OPTIONS = ("tokenizer", "bpe", *FILES)  # that commands take
+OPTIONS = ("tokenizer", "lowercase", "bpe", *FILES)  # that commands take
 DASH = "@-@"  # a hyphen that Moses' rules split off
 PACKAGES = {"sacremoses": "sacremoses", "subword_nmt.apply_bpe": "subword-nmt", "sentencepiece": "sentencepiece"}
 Step = Callable[[str], str]
@@ -53,6 +54,7 @@ def add_text_flags(add: Callable[..., Any]) -> None:
     add("--source-lang", metavar="XX", help="default: as the checkpoint or the names of the files in DIR say")
     add("--target-lang", metavar="YY", help="likewise")
     add("--tokenizer", choices=TOKENIZERS, help="default: as the checkpoint says")
+    add("--lowercase", action=BooleanOptionalAction, help="default: if no word of the source has a capital letter")
     add("--bpe", choices=SUBWORDS, help="default: as the checkpoint says")
     add("--bpe-codes", metavar="FILE", help="of --bpe subword_nmt")
     add("--sentencepiece-model", metavar="FILE", help="of --bpe sentencepiece")
@@ -71,15 +73,15 @@ def chosen(options: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, An
     return found
 
 
-def text_of(options: Mapping[str, Any], words: Iterable[str] = (DASH,)) -> Text:
+def text_of(options: Mapping[str, Any], words: Collection[str] | None = None) -> Text:
     """Return the steps that options name.
 
     Args:
         options: by fairseq's names ``tokenizer`` (space, or moses with ``source_lang``, ``target_lang``,
             ``moses_no_dash_splits``, ``moses_no_escape``) and ``bpe`` (subword_nmt with ``bpe_codes``,
-            ``bpe_separator``, or sentencepiece with ``sentencepiece_model``).
+            ``bpe_separator``, or sentencepiece with ``sentencepiece_model``); and ``lowercase``.
         words: of the source's dictionary. Where options do not say it, moses splits hyphens if one of these has
-            :data:`DASH`.
+            :data:`DASH`, and text becomes lower case if none of these has a capital letter.
 
     Raises UsageError for another name, a missing file and a package that is not installed.
     """
@@ -92,6 +94,12 @@ def text_of(options: Mapping[str, Any], words: Iterable[str] = (DASH,)) -> Text:
         steps["tokenize"] = lambda line: re.sub(r"\s+", " ", line)
     elif tokenizer == "moses":
         steps |= _moses(options, words)
+    lowercase = options.get("lowercase")
+    if words is not None and lowercase is None:
+        lowercase = all(word == word.lower() for word in words)
+    if lowercase:
+        tokenize = steps.get("tokenize", _same)
+        steps["tokenize"] = lambda line: tokenize(line).lower()
     if bpe == "subword_nmt":
         steps |= _subword_nmt(options)
     elif bpe == "sentencepiece":
@@ -99,12 +107,12 @@ def text_of(options: Mapping[str, Any], words: Iterable[str] = (DASH,)) -> Text:
     return Text(**steps)
 
 
-def _moses(options: Mapping[str, Any], words: Iterable[str]) -> dict[str, Step]:
+def _moses(options: Mapping[str, Any], words: Collection[str] | None) -> dict[str, Step]:
     sacremoses = _package("sacremoses", "--tokenizer moses")
     tokenizer = sacremoses.MosesTokenizer(options.get("source_lang") or "en")
     detokenizer = sacremoses.MosesDetokenizer(options.get("target_lang") or "en")
     whole = options.get("moses_no_dash_splits")
-    splits = any(DASH in word for word in words) if whole is None else not whole
+    splits = words is None or any(DASH in word for word in words) if whole is None else not whole
     given = {"aggressive_dash_splits": splits, "escape": not options.get("moses_no_escape")}
     return {
         "tokenize": lambda line: tokenizer.tokenize(line, return_str=True, **given),

@@ -18,7 +18,7 @@ import torch
 
 from ..ranges import MOST, check_option
 from .search import Options
-from .text import add_text_flags
+from .text import OPTIONS, add_text_flags
 from .translator import Translator, tell
 
 
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         torch.set_num_threads(args.threads)
     if args.seed is not None:
         torch.manual_seed(args.seed)
-    names = ("source_lang", "target_lang", "tokenizer", "bpe", "bpe_codes", "sentencepiece_model", "int8", "max_tokens")
+    names = ("source_lang", "target_lang", *OPTIONS, "int8", "max_tokens")
     given = {name: getattr(args, name) for name in names}
     try:
         translator = Translator.load(args.path, args.data, options=options, pieces=args.long == "pieces", **given)

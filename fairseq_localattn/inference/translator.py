@@ -54,7 +54,8 @@ class Translator:
             path, data: as of :func:`fairseq_localattn.inference.load`.
             int8: compute with weights of 8 bits.
             given: ``options``, ``max_tokens`` and ``pieces`` of this class; ``source_lang``, ``target_lang``,
-                ``tokenizer``, ``bpe``, ``bpe_codes`` and ``sentencepiece_model``, by default as the training says.
+                ``tokenizer``, ``lowercase``, ``bpe``, ``bpe_codes`` and ``sentencepiece_model``, by default as the
+                training says.
 
         Raises UsageError, one line, for what cannot be read and for a model whose phrases come from trees.
         """
@@ -101,10 +102,12 @@ class Translator:
 
     def _parts(self, line: str, number: int) -> Iterator[list[int]]:
         """Yield the tokens of a line, in pieces if it is too long; none of an empty one."""
-        words = self.text.words(line)
+        words, most = self.text.words(line), self.trained.model.sizes.max_source_positions
         if not words:
             return
-        tokens, most = self.trained.source.encode(words), self.trained.model.sizes.max_source_positions
+        if self.trained.options.get("truncate_source"):
+            words = words[: most - 1]  # as in the training
+        tokens = self.trained.source.encode(words)
         unknown = tokens.count(UNK)
         if len(words) >= FEWEST_WORDS and 2 * unknown > len(words):
             tell(f"line {number}: {unknown} of {len(words)} words are unknown to the model: is it of its language?")

@@ -51,6 +51,19 @@ def test_a_folder_has_the_translations_of_its_checkpoint(exported: Path, tmp_pat
     assert "license: mit" in card and "`all: dman > san > ffn`" in card and "xx → yy" in card
 
 
+def test_text_is_cut_and_made_lower_case_as_in_the_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The checkpoint says the former, its dictionary without capital letters the latter; the folder has both."""
+    model, args = random_model("transformer_mma_tiny")
+    args.max_source_positions = 12
+    path = write_checkpoint(tmp_path, model, args, truncate_source=True)
+    main(["--path", str(path), "--to", str(tmp_path / "model")])
+    words = [f"w{n}" for n in range(30)]
+    for each in path, tmp_path / "model":
+        translator = Translator.load(each, options=Options(max_len_b=6))
+        assert translator.translate([" ".join(words).upper()]) == translator.translate([" ".join(words[:11])])
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.slow
 def test_from_training_to_translation_without_fairseq(tmp_path: Path) -> None:
     """The text is binarised and trained without the names of its languages, which the data's files have."""

@@ -70,6 +70,11 @@ def test_text_is_processed_as_by_fairseq(kind: str, tmp_path: Path) -> None:
         del options["moses_no_dash_splits"]
         assert text_of(options, ["ray", "@-@</w>"]).words("x-ray") == ["x", "@-@", "ray"]
         assert text_of(options, ["ray", "-</w>"]).words("x-ray") == ["x-ray"]
+    low, kept = text_of(options, ["@-@", "é"]), text_of({**options, "lowercase": False}, ["@-@", "é"])
+    for line in LINES:
+        words = theirs.encode(line).lower() if kind == "moses" else theirs.encode(line.lower())
+        assert low.words(line) == words.split()
+        assert kept.words(line) == text_of(options, ["@-@", "É"]).words(line) == ours.words(line)
 
 
 @pytest.mark.parametrize(
