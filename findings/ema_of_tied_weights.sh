@@ -10,7 +10,8 @@
 #        ModelEmaV3.apply_update_: both go through state_dict(), which has a shared matrix under all its names
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 install_fairseq
-install --no-deps timm==1.0.31 # Its average needs torch alone, and is loaded as a file.
+# timm's average needs torch alone, and is loaded as a file.
+install --no-deps timm==1.0.31
 
 python - <<'PYTHON' 2>/dev/null | seen "one update from 1 to 0           shared: nothing, decoder, all; other weights
 torch, AveragedModel             0.900  0.900  0.900; 0.900
