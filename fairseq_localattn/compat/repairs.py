@@ -67,7 +67,7 @@ def apply() -> None:
     repair_dynamic_convolutions()
     keep_autocast_in_checkpointing()
     count_diverse_beams_by_position()
-    average_shared_weights_once()
+    average_weights_rightly()
 
 
 def provide_numpy_long() -> None:
@@ -272,14 +272,23 @@ def count_diverse_beams_by_position() -> None:
         return search(*call.args, **call.kwargs)
 
 
-def average_shared_weights_once() -> None:
-    """Let ``--store-ema`` average a matrix of several names once an update.
+def average_weights_rightly() -> None:
+    """Let ``--store-ema`` average a matrix of several names once an update, and keep the norm at the end of stacks.
 
-    fairseq does it for each name: with ``--share-all-embeddings`` a decay of .9 becomes .9³ there.
+    fairseq does it for each name: with ``--share-all-embeddings`` a decay of .9 becomes .9³ there. It leaves out the
+    version of a stack, and so takes the average for an old model's, which had no such norm.
     """
 
     @around(EMA, "_step_internal")
     def step_once(step: Callable[..., None], self: EMA, new_model: torch.nn.Module, *args: Any) -> None:
-        names, first = ({name for name, _ in new_model.named_parameters(remove_duplicate=x)} for x in (False, True))
-        state = {name: value for name, value in new_model.state_dict().items() if name not in names - first}
+        first: dict[torch.nn.Parameter, str] = {}
+        names = {name: first.setdefault(x, name) for name, x in new_model.named_parameters(remove_duplicate=False)}
+        others = {name: of_first for name, of_first in names.items() if name != of_first}
+        self.fp32_params |= {name: self.fp32_params[of] for name, of in others.items() if name in self.fp32_params}
+        state = {name: value for name, value in new_model.state_dict().items() if name not in others}
         step(self, types.SimpleNamespace(state_dict=lambda: state), *args)
+
+    @around(EMA, "restore")
+    def restore(former: Callable[..., None], self: EMA, state_dict: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+        versions = {name: x for name, x in self.model.state_dict().items() if name.endswith(".version")}
+        former(self, {**versions, **state_dict}, *args, **kwargs)

@@ -105,8 +105,6 @@ class Translator:
         words, most = self.text.words(line), self.trained.model.sizes.max_source_positions
         if not words:
             return
-        if self.trained.options.get("truncate_source"):
-            words = words[: most - 1]  # as in the training
         tokens = self.trained.source.encode(words)
         unknown = tokens.count(UNK)
         if len(words) >= FEWEST_WORDS and 2 * unknown > len(words):
@@ -115,6 +113,10 @@ class Translator:
             yield tokens
             return
         told = f"line {number}: {len(tokens)} tokens, and the model reads {most}"
+        if self.trained.options.get("truncate_source"):
+            tell(f"{told}: its beginning is translated, as in the training")
+            yield self.trained.source.encode(words[: most - 1])
+            return
         if not self.pieces:
             return tell(f"{told}: it is left empty")
         count = -(-len(words) // (most - 1))

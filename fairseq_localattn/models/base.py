@@ -130,8 +130,8 @@ class LocalModel(FromPretrained):
             for site in cls.sites:
                 if site not in ("cross", *placed):
                     raise UsageError(
-                        f"{prefix}-{site}-layers: the {site} would have no positions; take transformer_hybrid of that "
-                        f"size{same}, which keeps absolute ones, or give --no-token-positional-embeddings to do without"
+                        f"{prefix}-{site}-layers: the {site} would have no positions; take transformer_hybrid with "
+                        f"these sizes{same}, which has absolute ones, or give --no-token-positional-embeddings as well"
                     )
 
     @classmethod

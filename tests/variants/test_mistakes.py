@@ -60,10 +60,12 @@ MISTAKES = {
         ("--diffwin-cross none --diffwin-segment-size 3", "--diffwin-segment-size 3 changes nothing: no layer"),
         ("--diffwin-encoder mw --diffwin-encoder-layers none", "--diffwin-encoder mw changes nothing: no layer has it"),
         ("--diffwin-encoder none --diffwin-encoder-form segment", "nothing: no layer has it, see --diffwin-encoder"),
+        ("--diffwin-encoder none --diffwin-encoder-layers 2", "-layers 2 changes nothing: --diffwin-encoder is none"),
         ("--no-cross-attention", "--diffwin-cross changes nothing: --no-cross-attention takes that attention out"),
         ("--encoder-attention-heads 5", "5 attention heads do not divide an embedding of 64 channels"),
         ("--diffwin-encoder max", "--diffwin-encoder max: there is no such value; choose from "),
     ],
+    "lm_relpos": [("--relpos-decoder-layers none --relpos-distance 18", "--relpos-distance 18 changes nothing")],
     "lm_diffwin": [
         ("--diffwin-decoder-form segment", "a decoder cannot point to a segment"),
         ("--activation-dropout -0.1", "--activation-dropout -0.1: give a rate"),
@@ -105,10 +107,12 @@ MISTAKES = {
         ("--qanet-cross-layers 1", "--qanet-cross-layers: a convolution is over the positions of one sentence"),
     ],
     "rope": [
-        ("--rope-encoder-layers none", "no positions; take transformer_hybrid of that size --localattn-decoder 'all"),
+        ("--rope-encoder-layers none", "no positions; take transformer_hybrid with these sizes --localattn-decoder 'a"),
         ("--rope-encoder-layers 1 --encoder-layers-to-keep 1", "--rope-encoder-layers: the encoder would have no pos"),
     ],
-    "shaw": [("--relpos-decoder-layers none", "no positions; take transformer_hybrid of that size --localattn-enc")],
+    "shaw": [
+        ("--relpos-decoder-layers none", "no positions; take transformer_hybrid with these sizes --localattn-enc")
+    ],
 }
 ROWS = [(arch, flags.split(), said) for arch, rows in MISTAKES.items() for flags, said in rows]
 DISTANCE, PAIRS = "a distance between a source and a target position", ("relpos", "rope", "alibi", "t5bias", "sinks")
