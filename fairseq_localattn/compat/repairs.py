@@ -291,4 +291,4 @@ def average_weights_rightly() -> None:
     @around(EMA, "restore")
     def restore(former: Callable[..., None], self: EMA, state_dict: dict[str, Any], *args: Any, **kwargs: Any) -> None:
         versions = {name: x for name, x in self.model.state_dict().items() if name.endswith(".version")}
-        former(self, {**versions, **state_dict}, *args, **kwargs)
+        former(self, {**state_dict, **versions}, *args, **kwargs)

@@ -19,7 +19,7 @@ import torch
 from ..ranges import MOST, check_option
 from .search import Options
 from .text import OPTIONS, add_text_flags
-from .translator import Translator, tell
+from .translator import LONG, Translator, tell
 
 
 def lines_of(stream: BinaryIO) -> Iterator[str]:
@@ -46,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
     add("--seed", type=int, help="of --sampling (default: another one each time)")
     add("--max-tokens", type=int, default=4000, help="of a batch, with its padding (default: 4000)")
     add("--buffer-size", type=int, default=10_000, help="lines that are read before they are translated")
-    add("--long", choices=("pieces", "empty"), default="pieces", help="what becomes of lines that are too long")
+    add("--long", choices=LONG, help="of lines that are too long (default: pieces, or as the training cut them)")
     add("--scores", action="store_true", help="write the score and a tab before each translation")
     add("--int8", action="store_true", help="compute with weights of 8 bits; faster for wide models")
     add("--threads", type=int, help="of torch")
@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     names = ("source_lang", "target_lang", *OPTIONS, "int8", "max_tokens")
     given = {name: getattr(args, name) for name in names}
     try:
-        translator = Translator.load(args.path, args.data, options=options, pieces=args.long == "pieces", **given)
+        translator = Translator.load(args.path, args.data, options=options, long=args.long, **given)
         for lines in write(translator, lines_of(sys.stdin.buffer), args.buffer_size, scores=args.scores):
             with _whole():
                 sys.stdout.buffer.write("".join(lines).encode("utf-8"))

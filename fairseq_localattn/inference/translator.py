@@ -18,6 +18,7 @@ from .load import Trained, load
 from .search import Hypothesis, Options, search
 from .text import OPTIONS, Text, chosen, text_of
 
+LONG = "pieces", "beginning", "empty"
 FEWEST_WORDS = 3  # of a line, beyond which one of mostly unknown words is told of
 
 
@@ -30,14 +31,15 @@ class Translator:
         text: the steps between lines and words.
         options: of the search.
         max_tokens: of a batch, with its padding.
-        pieces: translate a line that is too long in pieces; else it is left empty.
+        long: of a line that is too long, translate ``pieces`` or its ``beginning``, or leave it ``empty``. None: its
+            beginning after a training with --truncate-source, or else pieces.
     """
 
     trained: Trained
     text: Text
     options: Options = Options()
     max_tokens: int = 4000
-    pieces: bool = True
+    long: str | None = None
 
     @classmethod
     def load(
@@ -53,13 +55,13 @@ class Translator:
         Args:
             path, data: as of :func:`fairseq_localattn.inference.load`.
             int8: compute with weights of 8 bits.
-            given: ``options``, ``max_tokens`` and ``pieces`` of this class; ``source_lang``, ``target_lang``,
+            given: ``options``, ``max_tokens`` and ``long`` of this class; ``source_lang``, ``target_lang``,
                 ``tokenizer``, ``lowercase``, ``bpe``, ``bpe_codes`` and ``sentencepiece_model``, by default as the
                 training says.
 
         Raises UsageError, one line, for what cannot be read and for a model whose phrases come from trees.
         """
-        own = {name: given.pop(name) for name in ("options", "max_tokens", "pieces") if name in given}
+        own = {name: given.pop(name) for name in ("options", "max_tokens", "long") if name in given}
         languages = {name: given.pop(name, None) for name in ("source_lang", "target_lang")}
         if unknown := given.keys() - set(OPTIONS):
             raise TypeError(f"no argument {', '.join(sorted(unknown))}")
@@ -101,7 +103,7 @@ class Translator:
         return [self._joined(best) for best in of_lines]
 
     def _parts(self, line: str, number: int) -> Iterator[list[int]]:
-        """Yield the tokens of a line, in pieces if it is too long; none of an empty one."""
+        """Yield the tokens of a line, as :attr:`long` says if it is too long; none of an empty one."""
         words, most = self.text.words(line), self.trained.model.sizes.max_source_positions
         if not words:
             return
@@ -113,14 +115,15 @@ class Translator:
             yield tokens
             return
         told = f"line {number}: {len(tokens)} tokens, and the model reads {most}"
-        if self.trained.options.get("truncate_source"):
-            tell(f"{told}: its beginning is translated, as in the training")
-            yield self.trained.source.encode(words[: most - 1])
-            return
-        if not self.pieces:
+        long = self.long or ("beginning" if self.trained.options.get("truncate_source") else "pieces")
+        if long == "empty":
             return tell(f"{told}: it is left empty")
+        if long == "beginning":
+            tell(f"{told}: its beginning is translated")
+            words = words[: most - 1]
         count = -(-len(words) // (most - 1))
-        tell(f"{told}: it is translated in {count} pieces")
+        if long == "pieces":
+            tell(f"{told}: it is translated in {count} pieces")
         size = -(-len(words) // count)
         for start in range(0, len(words), size):
             yield self.trained.source.encode(words[start : start + size])

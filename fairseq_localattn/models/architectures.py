@@ -116,7 +116,7 @@ def register_architecture(
         # fairseq runs this function while it parses the command line, before it starts worker processes.
         model.check_args(args)
         # fairseq adds _name when it has parsed the command line: a checkpoint with options without effect still loads.
-        if getattr(args, "_name", None) is None:
+        if not hasattr(args, "_name"):
             model.check_effects(args, TransformerConfig.from_namespace(args), given)
 
     named_architecture(_name_of(model), name)(architecture)

@@ -122,8 +122,8 @@ class LocalModel(FromPretrained):
         for name in option_names(cls.options):
             sites = [site for site in cls.sites if name.startswith(f"{cls.prefix}_{site}")] or cls.sites
             acts = name.endswith("_layers") or name in cls.unplaced or not set(sites).isdisjoint(placed)
-            if name in given and not acts and str(getattr(args, name)) != "none":  # which asks for nothing
-                cls.refuse_unused(args, name, f"no layer has it, see {prefix}-{sites[0]}-layers")
+            if not acts:
+                cls.refuse_unused(args, given & {name}, f"no layer has it, see {prefix}-{sites[0]}-layers")
         if cfg.no_token_positional_embeddings and "no_token_positional_embeddings" not in given:
             texts = cls.attention_builder(cfg).texts().items()
             same = "".join(f" --localattn-{site} '{text}'" for site, text in texts)
@@ -135,12 +135,13 @@ class LocalModel(FromPretrained):
                     )
 
     @classmethod
-    def refuse_unused(cls, args: Namespace, name: str, reason: str) -> None:
-        """Raise UsageError for an option without effect that has another value than its default."""
-        value = getattr(args, name)
-        if str(value) != str(getattr(cls.options(), name)):
-            shown = "" if isinstance(value, bool) else f" {value}"
-            raise UsageError(f"{flag_of(name)}{shown} changes nothing: {reason}")
+    def refuse_unused(cls, args: Namespace, names: Set[str], reason: str) -> None:
+        """Raise UsageError for options without effect; a value of ``none`` asks for none."""
+        for name in sorted(names):
+            value = getattr(args, name)
+            if str(value).strip().lower() != "none":
+                shown = "" if isinstance(value, bool) else f" {value}"
+                raise UsageError(f"{flag_of(name)}{shown} changes nothing: {reason}")
 
     @classmethod
     def stacks(cls, options: Any, cfg: TransformerConfig) -> dict[str, Stack]:

@@ -76,9 +76,10 @@ def _register(name: str, sizes: tuple[int, ...]) -> None:
         names = ("embed_dim", "ffn_embed_dim", "attention_heads", "layers")
         set_missing(args, **{f"decoder_{name}": size for name, size in zip(names, sizes, strict=True)})
         base_lm_architecture(args)
-        # fairseq's own defaults, except for values that it takes from the task ("${task...}").
+        # fairseq's own defaults, except for values that it takes from the task ("${task...}"), and the name.
         defaults = vars(TransformerLanguageModelConfig()).items()
-        set_missing(args, **{name: value for name, value in defaults if not str(value).startswith("${")})
+        own = {name: value for name, value in defaults if name[0] != "_" and not str(value).startswith("${")}
+        set_missing(args, **own)
 
 
 for _size, _values in _SIZES.items():

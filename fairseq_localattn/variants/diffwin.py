@@ -108,16 +108,16 @@ class DiffWinModel(LocalModel):
     @classmethod
     def check_effects(cls, args: Namespace, cfg: TransformerConfig, given: Set[str]) -> None:
         """Raise UsageError also for options that no window has."""
-        super().check_effects(args, cfg, given)
         sites = cls.placed(cfg)
         for site in cls.sites:
-            name = f"diffwin_{site}_layers"
-            if window_of(args, site) == "none" and name in given and getattr(args, name) != "none":
-                cls.refuse_unused(args, name, f"--diffwin-{site} is none")
+            if window_of(args, site) == "none":
+                names = {name for name in given if name.startswith(f"diffwin_{site}_")}
+                cls.refuse_unused(args, names, f"--diffwin-{site} is none")
         if not any(window_of(args, site) == "mw" for site in sites):
-            cls.refuse_unused(args, "diffwin_renormalise", "no layer has mw, whose weights it would divide")
-        if hasattr(args, "diffwin_segment_size") and not any(is_segmented(args, site) for site in sites):
-            cls.refuse_unused(args, "diffwin_segment_size", "no layer has windows of segments")
+            cls.refuse_unused(args, given & {"diffwin_renormalise"}, "no layer has mw, whose weights it would divide")
+        if not any(is_segmented(args, site) for site in sites):
+            cls.refuse_unused(args, given & {"diffwin_segment_size"}, "no layer has windows of segments")
+        super().check_effects(args, cfg, given)
 
 
 @register_model("transformer_diffwin")

@@ -68,9 +68,9 @@ class LocalnessModel(LocalModel):
         super().check_effects(args, cfg, given)
         width = args.localness_width.strip().lower()
         if args.localness_center != "predicted" and width != "query":
-            cls.refuse_unused(args, "localness_source", "neither centre nor width is predicted from it")
+            cls.refuse_unused(args, given & {"localness_source"}, "neither centre nor width is predicted from it")
             if width != "keys":
-                cls.refuse_unused(args, "localness_hidden", "neither centre nor width is predicted")
+                cls.refuse_unused(args, given & {"localness_hidden"}, "neither centre nor width is predicted")
 
 
 @register_model("transformer_localness")

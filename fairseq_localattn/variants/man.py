@@ -81,7 +81,7 @@ class MANTransformerModel(LocalTransformerModel):
         used = {kind for site in cls.placed(cfg) for kind in parse_order(getattr(args, f"man_{site}_order"), "")}
         for name, kind in (("man_static_width", "sman"), ("man_max_distance", "dman")):
             if kind not in used:
-                cls.refuse_unused(args, name, f"no order has {kind}, see --man-encoder-order")
+                cls.refuse_unused(args, given & {name}, f"no order has {kind}, see --man-encoder-order")
 
 
 def _differences(ffn: int, pre_norm: bool = True) -> Callable[[Namespace], None]:

@@ -74,7 +74,7 @@ class MGSATransformer(PhraseModel):
         """Raise UsageError also for chunks without ON-LSTM."""
         super().check_effects(args, cfg, given)
         if str(args.mgsa_interaction) != "onlstm":
-            cls.refuse_unused(args, "mgsa_chunk", "no layer has --mgsa-interaction onlstm")
+            cls.refuse_unused(args, given & {"mgsa_chunk"}, "no layer has --mgsa-interaction onlstm")
 
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> "MGSATransformer":

@@ -54,9 +54,9 @@ class MMATransformerModel(LocalTransformerModel):
         super().check_effects(args, cfg, given)
         sites, heads = cls.placed(cfg), {"encoder": "mma_heads", "decoder": "mma_decoder_heads"}
         if "encoder" not in sites:
-            cls.refuse_unused(args, "mma_heads", "no layer has it, see --mma-encoder-layers")
+            cls.refuse_unused(args, given & {"mma_heads"}, "no layer has it, see --mma-encoder-layers")
         if not any("local" in getattr(args, heads[site]) for site in sites):
-            cls.refuse_unused(args, "mma_window", "no layer has local heads")
+            cls.refuse_unused(args, given & {"mma_window"}, "no layer has local heads")
 
     @classmethod
     def build_encoder(cls, args: Any, src_dict: Dictionary, embed_tokens: nn.Module) -> LocalEncoder:

@@ -140,7 +140,7 @@ def test_a_long_line_is_told_of_and_translated_in_pieces(
     assert "line 8: 71 tokens, and the model reads 30: it is translated in 3 pieces" in capsys.readouterr().err
     parts = translator.translate([" ".join(words[start : start + 24]) for start in (0, 24, 48)])
     assert whole[0][0] == " ".join(best[0][0] for best in parts)
-    refusing = Translator(translator.trained, translator.text, translator.options, pieces=False)
+    refusing = Translator(translator.trained, translator.text, translator.options, long="empty")
     assert refusing.translate([" ".join(words)]) == [[("", 0.0)]]
     assert "it is left empty" in capsys.readouterr().err
 

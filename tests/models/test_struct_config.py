@@ -160,6 +160,17 @@ def test_a_checkpoint_may_hold_options_that_are_gone() -> None:
     assert described(build("transformer_mma_tiny", config)) == wanted
 
 
+def test_a_checkpoints_options_without_effect_are_not_refused() -> None:
+    """An earlier version trained with them, and stored no name of a language model."""
+    arch = "transformer_lm_relpos_tiny"
+    config = configuration(arch)
+    build(arch, config)
+    assert config["_name"] == arch
+    for name in (arch, None):
+        config.update(_name=name, relpos_decoder_layers="none", relpos_distance=18)
+        build(arch, config)
+
+
 def test_a_language_models_checkpoint_of_an_earlier_version() -> None:
     """Plain language models were configured by fairseq's dataclass: all of its fields, and no architecture's."""
     old = {"decoder_layers": 2, "decoder_embed_dim": 64, "decoder_ffn_embed_dim": 128, "decoder_attention_heads": 4,

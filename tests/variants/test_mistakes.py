@@ -59,8 +59,9 @@ MISTAKES = {
         ("--diffwin-decoder aw --diffwin-renormalise", "--diffwin-renormalise changes nothing: no layer has mw"),
         ("--diffwin-cross none --diffwin-segment-size 3", "--diffwin-segment-size 3 changes nothing: no layer"),
         ("--diffwin-encoder mw --diffwin-encoder-layers none", "--diffwin-encoder mw changes nothing: no layer has it"),
-        ("--diffwin-encoder none --diffwin-encoder-form segment", "nothing: no layer has it, see --diffwin-encoder"),
+        ("--diffwin-encoder none --diffwin-encoder-form segment", "segment changes nothing: --diffwin-encoder is none"),
         ("--diffwin-encoder none --diffwin-encoder-layers 2", "-layers 2 changes nothing: --diffwin-encoder is none"),
+        ("--diffwin-encoder none --diffwin-encoder-layers 1-3", "1-3 changes nothing: --diffwin-encoder is none"),
         ("--no-cross-attention", "--diffwin-cross changes nothing: --no-cross-attention takes that attention out"),
         ("--encoder-attention-heads 5", "5 attention heads do not divide an embedding of 64 channels"),
         ("--diffwin-encoder max", "--diffwin-encoder max: there is no such value; choose from "),
@@ -93,6 +94,7 @@ MISTAKES = {
             "cross layer 1: --localness-center self: the query's own position means nothing",
         ),
         ("--localness-source input", "--localness-source input changes nothing: neither centre nor width is predicted"),
+        ("--localness-encoder-layers none --localness-width query", "query changes nothing: no layer has it"),
         ("--localness-hidden linear", "--localness-hidden linear changes nothing: neither centre nor width"),
     ],
     "blocksan": [
@@ -141,6 +143,8 @@ def test_what_has_no_effect_is_not_checked() -> None:
     none = "--diffwin-decoder none --diffwin-cross none --decoder-layers 2".split()
     build("transformer_diffwin", [*none, "--encoder-embed-dim", "64"], decoder_embed_dim=64)
     build("transformer_mgsa_tiny", ["--mgsa-encoder-layers", "none", "--encoder-attention-heads", "2"])
+    for layers in ("none", "NONE"):
+        parse("transformer_diffwin_tiny", ["--diffwin-encoder", "none", "--diffwin-encoder-layers", layers])
     parse("transformer_neighbor_tiny", ["--localness-encoder-layers", "none"])
     parse("transformer_man_tiny", ["--man-encoder-layers", "none", "--man-head-activation", "relu"])
     parse("transformer_hybrid_tiny", ["--no-cross-attention", "--localattn-cross", "san"])
