@@ -10,6 +10,7 @@ import io
 import statistics
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
@@ -17,7 +18,7 @@ from fairseq.tasks.translation import TranslationTask
 
 from fairseq_localattn.inference import Options, search
 from fairseq_localattn.inference.dictionary import Dictionary
-from fairseq_localattn.inference.int8 import to_int8
+from fairseq_localattn.inference.linear import to_int8, to_onednn
 from fairseq_localattn.inference.load import build as build_alone
 from fairseq_localattn.inference.model import Model
 from fairseq_localattn.inference.sizes import sizes_of
@@ -101,7 +102,9 @@ def run_generation(settings: Settings, progress: PartProgress) -> list[Row]:
 
 
 def alone(system: System, settings: Settings, task: TranslationTask) -> Model:
-    """Return the model of a system without fairseq."""
+    """Return the model of a system without fairseq. The products of the process stay as torch computes them."""
+    if system.name != PLAIN:
+        settings = replace(settings, flags=(*settings.flags, "--localattn-cpu-matmul", "fp32"))
     model = build(system, settings, task).model
     words = Dictionary(task.source_dictionary.symbols)
     sizes = sizes_of(parse(system, settings))
@@ -113,8 +116,8 @@ class Search:
 
     def __init__(self, model: Model, weights: str, trees: bool) -> None:
         self.model, self.trees = model.bfloat16() if weights == "bf16" else model, trees
-        if weights == "int8":
-            to_int8(self.model)
+        if weights != "bf16":
+            (to_int8 if weights == "int8" else to_onednn)(self.model)
         self.options = Options(beam=BEAM, min_len=WRITTEN - 1, max_len_b=WRITTEN - 1)
         self.sample: Sample = {}
         self.written = 0

@@ -13,7 +13,7 @@ from pathlib import Path
 from ..errors import UsageError
 from ..files import write_whole
 from . import folder, programs
-from .int8 import packed, to_int8
+from .linear import packed, to_int8
 from .load import Trained, load
 from .text import OPTIONS, add_text_flags, chosen, text_of
 

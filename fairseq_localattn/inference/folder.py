@@ -15,7 +15,7 @@ from ..files import check_folder, write_whole
 from ..ranges import RANGES
 from . import safetensors
 from .dictionary import Dictionary
-from .int8 import unpacked
+from .linear import unpacked
 from .sizes import Sizes
 from .text import FILES
 

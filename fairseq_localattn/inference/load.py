@@ -17,7 +17,7 @@ from ..errors import UsageError
 from ..stored.reading import read
 from . import folder
 from .dictionary import Dictionary
-from .int8 import to_int8
+from .linear import to_int8
 from .model import Model
 from .sizes import Sizes, options_of, sizes_of, text_options
 

@@ -28,7 +28,7 @@ from ..core.decoding import IncrementalState, cached
 from ..errors import UsageError
 from ..files import replaced
 from .dictionary import EOS, PAD
-from .int8 import Int8Linear
+from .linear import Int8Linear
 from .model import Memory, Model, sinusoids
 
 _OF_TORCH = """

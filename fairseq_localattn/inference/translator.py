@@ -13,7 +13,7 @@ import torch
 
 from ..errors import UsageError
 from .dictionary import PAD, UNK
-from .int8 import to_int8
+from .linear import to_int8, to_onednn
 from .load import Trained, load
 from .search import Hypothesis, Options, search
 from .text import OPTIONS, Text, chosen, text_of
@@ -68,8 +68,7 @@ class Translator:
         trained = load(path, data, **languages)
         if trained.model.encoder.of_trees:
             raise UsageError(f"{path}: its phrases come from trees: use search(…, phrases=…), or fairseq-generate")
-        if int8:
-            to_int8(trained.model)
+        (to_int8 if int8 else to_onednn)(trained.model)
         return cls(trained, text_of(chosen(trained.options, given), trained.source.words), **own)
 
     def best(self, lines: Sequence[str]) -> list[str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 from torch import nn
+
+from ..core.processor import is_of, mkl_is_narrow
 
 logger = logging.getLogger(__name__)
 # Functions that restore the setting of matrix products; filled when a model asks for products of oneDNN.
@@ -19,7 +20,7 @@ def configure_products(asked: str) -> str:
     products = _products_of_cpu(asked)
     if asked == "bf16" and not _multiplies_bf16():
         logger.warning("--localattn-cpu-matmul bf16: this CPU has no products of bfloat16, so they are in fp32")
-    elif asked == "bf16" and _is_of("GenuineIntel") and not torch.cpu._is_amx_tile_supported():
+    elif asked == "bf16" and is_of("GenuineIntel") and not torch.cpu._is_amx_tile_supported():
         logger.warning("--localattn-cpu-matmul bf16: on an Intel CPU without AMX fp32 is faster: give auto")
     return "bf16 (autocast)" if trains_in_bf16(asked) else products
 
@@ -40,7 +41,7 @@ def convert_to_bf16(model: nn.Module, asked: str) -> None:
 
 def _products_of_cpu(asked: str) -> str:
     """Set how matrix products of fp32 are computed on a CPU, and return how they are."""
-    if asked != "fp32" and not torch.cuda.is_available() and _mkl_is_narrow():
+    if asked != "fp32" and not torch.cuda.is_available() and mkl_is_narrow():
         if not _restore:
             _ask_for_onednn()
         if _restore and not _rounds_to_bf16():
@@ -53,23 +54,6 @@ def _products_of_cpu(asked: str) -> str:
 def _multiplies_bf16() -> bool:
     """Return whether the CPU multiplies matrices of bfloat16: AVX512_BF16, which CPUs with AMX have too."""
     return bool(torch.cpu._is_avx512_bf16_supported())
-
-
-def _mkl_is_narrow() -> bool:
-    """Return whether MKL, torch's library of matrix products, leaves half of the CPU's vector width unused.
-
-    It takes AVX2 on every CPU that is not Intel's; oneDNN takes AVX-512 where it is.
-    """
-    has_both = torch.backends.mkl.is_available() and torch.backends.cpu.get_cpu_capability() == "AVX512"
-    return has_both and _is_of("AuthenticAMD")
-
-
-def _is_of(vendor: str) -> bool:
-    """Return whether the CPU is of this vendor, by the name that Linux gives; False elsewhere."""
-    try:
-        return vendor in Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return False
 
 
 def _rounds_to_bf16() -> bool:

@@ -17,7 +17,7 @@ from fairseq_localattn.errors import UsageError
 from fairseq_localattn.inference import Options, Translator, load, safetensors, search
 from fairseq_localattn.inference.dictionary import Dictionary
 from fairseq_localattn.inference.export import main, scores_of
-from fairseq_localattn.inference.int8 import to_int8
+from fairseq_localattn.inference.linear import to_int8
 from support.cli import fairseq, make_data, train_flags
 from support.inference.models import batch_of, random_model, write_checkpoint
 from support.paths import ROOT
@@ -61,8 +61,9 @@ def test_text_is_cut_and_made_lower_case_as_in_the_training(tmp_path: Path, caps
     for each in path, tmp_path / "model":
         translator = Translator.load(each, options=Options(max_len_b=6))
         assert translator.translate([" ".join(words).upper()]) == translator.translate([" ".join(words[:11])])
-    told = "line 1: 31 tokens, and the model reads 12: its beginning is translated, as in the training"
+    told = "line 1: 31 tokens, and the model reads 12: its beginning is translated"
     assert capsys.readouterr().err == 2 * f"fairseq_localattn: {told}\n"
+    assert Translator.load(path, long="empty").best([" ".join(words)]) == [""]
 
 
 @pytest.mark.slow

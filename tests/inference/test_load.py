@@ -13,7 +13,7 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.grammar.layers import LayerBuilder
 from fairseq_localattn.inference import Options, load, search
-from fairseq_localattn.inference.int8 import to_int8
+from fairseq_localattn.inference.linear import to_int8
 from fairseq_localattn.inference.sizes import Sizes, options_of, sizes_of
 from fairseq_localattn.models.architectures import localattn_architectures
 from support.inference.models import random_model, write_checkpoint

@@ -19,7 +19,7 @@ from fairseq_localattn.errors import UsageError
 from fairseq_localattn.inference import load
 from fairseq_localattn.inference.dictionary import EOS, PAD
 from fairseq_localattn.inference.export import main
-from fairseq_localattn.inference.int8 import Int8Linear, to_int8
+from fairseq_localattn.inference.linear import Int8Linear, to_int8
 from fairseq_localattn.inference.programs import programs_of
 from support.inference.models import batch_of, logits_of, random_model, without_fairseq, write_checkpoint
 from support.models import TINY

@@ -7,7 +7,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from fairseq_localattn.core.paths import BeamState
-from fairseq_localattn.inference.int8 import to_int8
+from fairseq_localattn.inference.linear import to_int8
 from support.inference.models import batch_of, random_model, without_fairseq
 
 BEAM = 5

@@ -54,7 +54,7 @@ def test_products_beside_a_gpu_stay_as_torch_computes_them(monkeypatch: pytest.M
     build("transformer_mma_tiny", ["--localattn-cpu-matmul", "fp32"])
     before = torch.get_float32_matmul_precision()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(products, "_mkl_is_narrow", lambda: True)
+    monkeypatch.setattr(products, "mkl_is_narrow", lambda: True)
     for asked in ("auto", "bf16"):
         assert products._products_of_cpu(asked) in ("fp32", "bf16") and not products._restore
     assert torch.get_float32_matmul_precision() == before
@@ -63,7 +63,7 @@ def test_products_beside_a_gpu_stay_as_torch_computes_them(monkeypatch: pytest.M
 @pytest.mark.skipif(not hasattr(torch.backends.mkldnn, "matmul"), reason="torch before 2.9 has no setting to make")
 def test_a_setting_of_the_process_for_the_cpu_alone_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     build("transformer_mma_tiny", ["--localattn-cpu-matmul", "fp32"])
-    monkeypatch.setattr(products, "_mkl_is_narrow", lambda: True)
+    monkeypatch.setattr(products, "mkl_is_narrow", lambda: True)
     matmul: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     before = torch._C._get_fp32_precision_getter("mkldnn", "matmul")
     try:
@@ -88,7 +88,7 @@ def test_where_mkl_leaves_avx512_unused(
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     monkeypatch.setattr(Path, "read_text", read)
-    assert products._mkl_is_narrow() is narrow
+    assert products.mkl_is_narrow() is narrow
 
 
 def test_checkpoints_from_before_a_flag_build() -> None:
@@ -151,7 +151,7 @@ def test_bf16_that_is_slower_is_said(
 ) -> None:
     """Intel's CPUs without AMX take nearly twice as long for a product in bf16 as in fp32; AMD's do not."""
     monkeypatch.setattr(products, "_multiplies_bf16", lambda: True)
-    monkeypatch.setattr(products, "_is_of", lambda name: name == vendor)
+    monkeypatch.setattr(products, "is_of", lambda name: name == vendor)
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
     build("transformer_mma_tiny", ["--localattn-cpu-matmul", "bf16"])
     assert ("fp32 is faster" in caplog.text) is warned
@@ -172,7 +172,7 @@ def test_where_decoding_converts_the_parameters(
     found: torch.dtype,
 ) -> None:
     """On CPUs that multiply bfloat16, where the flag asks for it; a model in half precision stays."""
-    for name in ("_rounds_to_bf16", "_mkl_is_narrow"):
+    for name in ("_rounds_to_bf16", "mkl_is_narrow"):
         monkeypatch.setattr(products, name, lambda: False)
     monkeypatch.setattr(products, "_multiplies_bf16", lambda: multiplies)
     caplog.set_level(logging.INFO)
@@ -193,7 +193,7 @@ def test_products_of_onednn_are_taken_in_fp32_alone(
     build("transformer_mma_tiny", ["--localattn-cpu-matmul", "fp32"])
     plain = fp32_products()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(products, "_mkl_is_narrow", lambda: True)
+    monkeypatch.setattr(products, "mkl_is_narrow", lambda: True)
     monkeypatch.setattr(products, "_rounds_to_bf16", lambda: rounds)
     with caplog.at_level(logging.INFO):
         build("transformer_mma_tiny")
@@ -208,7 +208,7 @@ def test_bf16_products(
     fp32_products: Callable[[], str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, there: bool
 ) -> None:
     """The setting, the log and the error of a product agree, on CPUs with products of bfloat16 and without."""
-    for name in ("_rounds_to_bf16", "_multiplies_bf16", "_mkl_is_narrow") if not there else ():
+    for name in ("_rounds_to_bf16", "_multiplies_bf16", "mkl_is_narrow") if not there else ():
         monkeypatch.setattr(products, name, lambda: False)
     caplog.set_level(logging.INFO)
     x = torch.randn(256, 256)

@@ -1,14 +1,17 @@
-"""Weights of 8 bits change the decoder's logits by little, whatever its mechanisms."""
+"""Weights of 8 bits change the logits of the decoder by little, those laid out for oneDNN not at all."""
 
 from __future__ import annotations
 
+import copy
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
-from fairseq_localattn.inference import Options, int8, search
-from fairseq_localattn.inference.int8 import Int8Linear, to_int8
+from fairseq_localattn.inference import Options, search
+from fairseq_localattn.inference import linear as layers
+from fairseq_localattn.inference.linear import Int8Linear, OneDnnLinear, to_int8, to_onednn
 from support.inference.models import batch_of, logits_of, random_model, without_fairseq
 
 
@@ -43,16 +46,16 @@ def test_weights_that_are_loaded_later_are_computed_with() -> None:
 
 
 def test_threads_leave_the_choice_of_the_library() -> None:
-    engine, layers = torch.backends.quantized.engine, [torch.nn.Linear(8, 8 * (n % 2 + 1)) for n in range(400)]
+    engine, linears = torch.backends.quantized.engine, [torch.nn.Linear(8, 8 * (n % 2 + 1)) for n in range(400)]
     with ThreadPoolExecutor(4) as threads:
-        list(threads.map(Int8Linear.of, layers))
+        list(threads.map(Int8Linear.of, linears))
     assert torch.backends.quantized.engine == engine
 
 
 @pytest.mark.parametrize("outputs", [8, 16])
 @pytest.mark.parametrize("amx", [False, True])
 def test_products_of_both_libraries(monkeypatch: pytest.MonkeyPatch, amx: bool, outputs: int) -> None:
-    monkeypatch.setattr(int8, "_AMX", amx)  # the choice of the library alone: oneDNN has more than AMX
+    monkeypatch.setattr(layers, "_AMX", amx)  # the choice of the library alone: oneDNN has more than AMX
     engine = torch.backends.quantized.engine
     linear = torch.nn.Linear(8, outputs).requires_grad_(False)
     coarse = Int8Linear.of(linear)
@@ -63,3 +66,27 @@ def test_products_of_both_libraries(monkeypatch: pytest.MonkeyPatch, amx: bool, 
     x = torch.randn(6, 9, 8).transpose(0, 1)
     assert torch.equal(coarse(x), coarse(x.contiguous()))
     torch.testing.assert_close(coarse(torch.zeros(1, 2, 8)), linear.bias.expand(1, 2, outputs))
+
+
+@pytest.mark.parametrize("name", ["transformer_mma_tiny", "diffwin-all-layers", "hybrid-sublayers"])
+def test_logits_by_onednn(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    model, args = random_model(name)
+    tokens, words = batch_of(model, [5, 9, 7])["src_tokens"], torch.tensor([[2, 8, 9], [5, 6, 7]])
+    plain = without_fairseq(model, args)
+    monkeypatch.setattr(layers, "mkl_is_narrow", lambda: False)
+    assert not any(isinstance(module, OneDnnLinear) for module in to_onednn(plain).modules())
+    wanted = logits_of(plain, tokens, words)
+    monkeypatch.setattr(layers, "mkl_is_narrow", lambda: True)
+    changed = to_onednn(plain)
+    assert sum(isinstance(module, OneDnnLinear) for module in changed.modules()) >= 2 * 9
+    for each in (changed, copy.deepcopy(changed), pickle.loads(pickle.dumps(changed))):
+        torch.testing.assert_close(logits_of(each, tokens, words), wanted)
+    assert len(search(changed, tokens, Options(max_len_b=5))) == 3
+
+
+@pytest.mark.parametrize("shape", [(3,), (1, 5), (2, 0), (4, 7)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_products_by_onednn(shape: tuple[int, ...], bias: bool) -> None:
+    layer = torch.nn.Linear(8, 16, bias=bias).requires_grad_(False)
+    x = torch.randn(*shape, 8)
+    torch.testing.assert_close(OneDnnLinear(layer)(x), layer(x))
