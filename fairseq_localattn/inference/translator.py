@@ -41,6 +41,11 @@ class Translator:
     max_tokens: int = 4000
     long: str | None = None
 
+    def __post_init__(self) -> None:
+        """Raise UsageError for a ``long`` that there is not."""
+        if self.long not in (None, *LONG):
+            raise UsageError(f"long={self.long!r}: choose from {', '.join(LONG)}")
+
     @classmethod
     def load(
         cls,

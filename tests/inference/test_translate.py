@@ -143,6 +143,8 @@ def test_a_long_line_is_told_of_and_translated_in_pieces(
     refusing = Translator(translator.trained, translator.text, translator.options, long="empty")
     assert refusing.translate([" ".join(words)]) == [[("", 0.0)]]
     assert "it is left empty" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="long='piece': choose from pieces, beginning, empty"):
+        Translator(translator.trained, translator.text, long="piece")
 
 
 def test_a_line_of_another_language_is_told_of(translator: Translator, capsys: pytest.CaptureFixture[str]) -> None:
