@@ -77,10 +77,16 @@ def test_a_changed_model_keeps_nothing_of_earlier_searches(change: Callable[[Any
     model, args = random_model("transformer_man_tiny")
     tokens, options = batch_of(model, [4, 9, 6])["src_tokens"], Options(max_len_b=8)
     used, fresh = without_fairseq(model, args), change(without_fairseq(model, args))
-    before, after = search(used, tokens, options), search(fresh, tokens, options)
+
+    def found(of: Any) -> list[list[tuple[list[int], Any]]]:
+        best = search(of, tokens, options)
+        # On AMD's CPUs the last digits depend on where tensors lie.
+        return [[(each.tokens, pytest.approx(each.score, abs=1e-4)) for each in hypotheses] for hypotheses in best]
+
+    before, after = found(used), found(fresh)
     for each in (copy.deepcopy(used), used):
-        assert search(each, tokens, options) == before
-        assert search(change(each), tokens, options) == after != before
+        assert found(each) == before
+        assert found(change(each)) == after != before
 
 
 def test_phrases_of_batches_in_two_threads_are_not_exchanged() -> None:
