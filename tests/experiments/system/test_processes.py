@@ -84,7 +84,7 @@ time.sleep(100)
 def test_trainings_that_are_stopped_save_at_the_same_time_and_are_asked_once(tmp_path: Path) -> None:
     logs = [tmp_path / name for name in ("one", "two")]
     jobs = [Job([sys.executable, "-S", "-c", SAVES], log, threads=1) for log in logs]
-    while not all("ready" in log.read_text() for log in logs):
+    while not all("ready\n" in log.read_text() for log in logs):
         assert all(job.process.poll() is None for job in jobs)
         time.sleep(0.01)
     stop_all()
