@@ -196,7 +196,7 @@ class LocalAttention(AttentionSteps):
             if paths is not None:
                 frame = Frame(1, paths.length, paths.length - 1)
                 call = Call(frame, query, q=q, k=k, v=v, extra=extra)
-                assert incremental_state is not None
+                assert isinstance(incremental_state, BeamState)
                 return self._from_heads(
                     attend_along(self, paths, call, cache=self.cache, state=incremental_state)
                 ), None

@@ -21,17 +21,20 @@ from .steps import AttentionSteps
 
 LEAST = 16  # columns below which nothing is gained by dropping some
 GROWTH = 2  # room of a cache that grows, in columns that it has
+NARROW_FROM = 16  # sentences from which products in another precision pay for the conversions
 
 
 class BeamState(IncrementalState):
     """The state of a decoding whose hypotheses follow ``paths``; None before the first step."""
 
     paths: Paths | None = None
+    kept_in: torch.dtype | None = None  # of keys and values, from NARROW_FROM sentences on; None: as they come
     _crowded = LEAST  # columns from which those on no path are looked for
 
     def begin_step(self, tokens: Tensor) -> None:
         """Add the newest words, R, to the paths; each layer fills their columns. In the first step each is a path."""
         if self.paths is None:
+            self.kept_in = self.kept_in if len(tokens) >= NARROW_FROM else None
             self.paths = Paths(torch.empty(1, len(tokens), 0, dtype=torch.long, device=tokens.device), columns=0)
         self.paths = self.paths.longer()
 
@@ -96,10 +99,12 @@ class Paths:
 
     def scores(self, q: Tensor, keys: Tensor, scaling: float) -> Tensor:
         """Return the scaled scores R×H×1×S of queries R×H×1×D and keys N×B×H×D, for each path those of its words."""
-        queries, columns = self.fold(q).flatten(1, 2).transpose(0, 1), keys.flatten(1, 2).permute(1, 2, 0)
-        found = torch.baddbmm(q.new_empty(()), queries, columns, beta=0, alpha=scaling)
+        queries, columns = (x.flatten(1, 2).transpose(0, 1) for x in (self.fold(q).to(keys.dtype), keys))
+        if columns.dtype == torch.bfloat16 and columns.device.type == "cpu":
+            columns = columns.contiguous()  # oneDNN would copy its transpose, number by number
+        found = torch.baddbmm(keys.new_empty(()), queries, columns.transpose(1, 2), beta=0, alpha=scaling)
         by_path = found.unflatten(0, keys.shape[1:3]).permute(2, 0, 1, 3)
-        return by_path.gather(-1, self._of_heads(by_path)).flatten(0, 1).unsqueeze(2)
+        return by_path.gather(-1, self._of_heads(by_path)).flatten(0, 1).unsqueeze(2).to(q.dtype)
 
     def weighted_sum(self, weights: Tensor, values: Tensor) -> Tensor:
         """Multiply the weights of each path's words, R×H×1×S, by values N×B×H×D. Returns R×H×1×D."""
@@ -114,9 +119,7 @@ class Paths:
         return self.places.unsqueeze(2).expand(*x.shape[:-1], -1)
 
 
-def attend_along(
-    attention: AttentionSteps, paths: Paths, call: Call, *, cache: KeyCache, state: IncrementalState
-) -> Tensor:
+def attend_along(attention: AttentionSteps, paths: Paths, call: Call, *, cache: KeyCache, state: BeamState) -> Tensor:
     """Store the key and the value of the newest word of each path, and attend to all words; R×H×1×D."""
     extra = attention.extra_keys
     new = {"values": call.v, "keys": call.k, **{name: call.extra[name] for name in extra}}
@@ -131,19 +134,19 @@ def attend_along(
     weights = normalise(scores if mask is None else scores.add_(mask))
     if attention.has("reweight"):
         weights = attention.reweight(weights, call)
-    attended = paths.weighted_sum(weights, values)
+    attended = paths.weighted_sum(weights, values).to(call.q.dtype)
     return attention.add_values(attended, weights, call) if attention.has("add_values") else attended
 
 
-def _stored(cache: KeyCache, paths: Paths, added: dict[str, Tensor], state: IncrementalState) -> list[Tensor]:
-    """Return whatever is ``added``, R×H×1×D each, with that of former steps, N×B×H×D."""
+def _stored(cache: KeyCache, paths: Paths, added: dict[str, Tensor], state: BeamState) -> list[Tensor]:
+    """Return whatever is ``added``, R×H×1×D each, with that of former steps, N×B×H×D, as the state keeps it."""
     found, end, buffer = [], paths.columns, cache.read(state)
     stored: Buffer = {}
     for name, x in added.items():
         new = paths.fold(x)
         first, whole = end - len(new), buffer.get(name)
         if whole is None or len(whole) < end:
-            larger = x.new_empty(max(GROWTH * end, LEAST), *new.shape[1:])
+            larger = x.new_empty(max(GROWTH * end, LEAST), *new.shape[1:], dtype=state.kept_in)
             if whole is not None:
                 larger[:first] = whole[:first]
             whole = larger

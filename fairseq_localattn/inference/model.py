@@ -202,9 +202,9 @@ class _LaidOut(NamedTuple):
 class _DecoderState(BeamState):
     """The state of one decoding, with the weights that were laid out when it began."""
 
-    def __init__(self, laid_out: _LaidOut) -> None:
+    def __init__(self, laid_out: _LaidOut, kept_in: torch.dtype | None) -> None:
         super().__init__(laid_out.joined)
-        self.laid_out = laid_out
+        self.laid_out, self.kept_in = laid_out, kept_in
 
 
 class Decoder(_Stack):
@@ -216,6 +216,7 @@ class Decoder(_Stack):
         self.layer_norm = nn.LayerNorm(sizes.decoder.embed_dim) if sizes.decoder.final_norm else None
         self.output_projection = nn.Linear(sizes.decoder.embed_dim, words, bias=False)
         self._laid_out = _LaidOut([], [], {}, [])
+        self.kept_in: torch.dtype | None = None  # see BeamState
 
     def start(self) -> BeamState:
         """Return the state of a new decoding, with weights laid out for an earlier one while none of them changes.
@@ -229,7 +230,7 @@ class Decoder(_Stack):
             by_blocks = is_plain(output) and output.weight.device.type == "cpu" and output.weight.dtype == torch.float
             blocks = in_blocks(output.weight.detach()) if by_blocks else []
             laid_out = self._laid_out = _LaidOut(views, [x.detach() for x in weights], {}, blocks)
-        return _DecoderState(laid_out)
+        return _DecoderState(laid_out, self.kept_in)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is copied and pickled: all but the weights that were laid out."""

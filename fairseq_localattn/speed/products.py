@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from ..core.processor import is_of, mkl_is_narrow
+from ..core.processor import bf16_is_faster, mkl_is_narrow, multiplies_bf16
 
 logger = logging.getLogger(__name__)
 # Functions that restore the setting of matrix products; filled when a model asks for products of oneDNN.
@@ -18,16 +18,16 @@ _restore: list[Callable[[], object]] = []
 def configure_products(asked: str) -> str:
     """Set how matrix products are computed on a CPU in this process, and return how those of a model are."""
     products = _products_of_cpu(asked)
-    if asked == "bf16" and not _multiplies_bf16():
+    if asked == "bf16" and not multiplies_bf16():
         logger.warning("--localattn-cpu-matmul bf16: this CPU has no products of bfloat16, so they are in fp32")
-    elif asked == "bf16" and is_of("GenuineIntel") and not torch.cpu._is_amx_tile_supported():
+    elif asked == "bf16" and not bf16_is_faster():
         logger.warning("--localattn-cpu-matmul bf16: on an Intel CPU without AMX fp32 is faster: give auto")
     return "bf16 (autocast)" if trains_in_bf16(asked) else products
 
 
 def trains_in_bf16(asked: str) -> bool:
     """Return whether encoder and decoder train under torch.autocast with bfloat16 on a CPU."""
-    return asked == "bf16" and _multiplies_bf16()
+    return asked == "bf16" and multiplies_bf16()
 
 
 def convert_to_bf16(model: nn.Module, asked: str) -> None:
@@ -49,11 +49,6 @@ def _products_of_cpu(asked: str) -> str:
     while _restore:  # undoes what this model or an earlier one of this process asked for
         _restore.pop()()
     return "bf16" if _rounds_to_bf16() else "fp32"  # bf16 where this process allowed it by itself
-
-
-def _multiplies_bf16() -> bool:
-    """Return whether the CPU multiplies matrices of bfloat16: AVX512_BF16, which CPUs with AMX have too."""
-    return bool(torch.cpu._is_avx512_bf16_supported())
 
 
 def _rounds_to_bf16() -> bool:

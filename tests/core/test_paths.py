@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from fairseq_localattn.core import paths
 from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.core.call import Call
 from fairseq_localattn.core.decoding import IncrementalState
@@ -73,3 +74,21 @@ def test_a_beam_shares_keys_where_only_positions_and_queries_score(
             parameter.normal_(std=0.5)
         torch.testing.assert_close(decoded(module, BeamState()), decoded(module, {}))
     assert module.said_by_steps == follows
+
+
+@pytest.mark.parametrize("text", ["san", "aw"])
+def test_keys_that_are_kept_in_bf16(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """In batches of enough sentences; the outputs have the precision of the inputs."""
+    torch.manual_seed(1)
+    module = by_word(text).eval()
+    found: dict[int, Tensor] = {}
+    with torch.no_grad():
+        exact = decoded(module, BeamState())
+        for least, dtype in ((2, torch.bfloat16), (3, torch.float32)):
+            monkeypatch.setattr(paths, "NARROW_FROM", least)
+            state = BeamState()
+            state.kept_in = torch.bfloat16
+            found[least] = decoded(module, state)
+            assert {x.dtype for x in module.cache.read(state).values() if x is not None} == {dtype}
+    assert torch.equal(found[3], exact) and not torch.equal(found[2], exact)
+    torch.testing.assert_close(found[2], exact, atol=0.02, rtol=0)

@@ -38,6 +38,14 @@ def test_logits_are_nearly_the_same(name: str) -> None:
     assert len(search(coarse, tokens, Options(max_len_b=5))) == 3
 
 
+def test_keys_are_kept_in_bf16_where_that_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, args = random_model("transformer_mma_tiny")
+    for faster, kept_in in ((True, torch.bfloat16), (False, None)):
+        monkeypatch.setattr(layers, "bf16_is_faster", lambda faster=faster: faster)
+        decoder = to_int8(without_fairseq(model, args)).decoder
+        assert decoder.start().kept_in is copy.deepcopy(decoder).start().kept_in is kept_in
+
+
 def test_weights_that_are_loaded_later_are_computed_with() -> None:
     one, other = (Int8Linear.of(torch.nn.Linear(8, 16)) for _ in range(2))
     one.load_state_dict(other.state_dict())

@@ -13,15 +13,15 @@ from support.inference.models import batch_of, random_model, without_fairseq
 BEAM = 5
 # Operations of a step of two layers, in fp32 and in 8 bits, as counted with torch 2.13.
 COUNTED = {
-    "transformer_mma_tiny": (268, 163),
-    "transformer_rope_tiny": (311, 179),
-    "transformer_alibi_tiny": (291, 169),
-    "transformer_t5bias_tiny": (326, 186),
-    "transformer_man_tiny": (439, 284),
-    "transformer_diffwin_tiny": (386, 234),
+    "transformer_mma_tiny": (249, 152),
+    "transformer_rope_tiny": (259, 160),
+    "transformer_alibi_tiny": (255, 158),
+    "transformer_t5bias_tiny": (270, 173),
+    "transformer_man_tiny": (401, 258),
+    "transformer_diffwin_tiny": (361, 219),
 }
 SPARE = 1.1  # versions of torch differ
-# Views cost little, and the number of empty tensors is that of other operations.
+# Views cost little, and the number of empty tensors is that of other operations; a "to" that converts makes a copy.
 VIEWS = ("view", "transpose", "permute", "select", "slice", "unsqueeze", "expand", "as_strided", "unbind", "flatten",
          "empty", "unflatten")  # fmt: skip
 
@@ -42,7 +42,7 @@ def operations(name: str, int8: bool) -> int:
             ours.decoder.reorder(state, torch.arange(2 * BEAM).view(-1, 2).flip(0).flatten(), None)
             ours.decoder(words, 2, memory, state)
     names = [event.name.partition("::")[2].strip("_") for event in found.events() if "::" in event.name]
-    return sum(not name.startswith(VIEWS) for name in names)
+    return sum(not name.startswith(VIEWS) and name != "to" for name in names)
 
 
 @pytest.mark.parametrize("int8", [False, True], ids=["fp32", "int8"])

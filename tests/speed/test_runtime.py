@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from fairseq_localattn.core import processor
 from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.speed import products, runtime
 from support.models import build
@@ -115,7 +116,7 @@ def fp32_products() -> Iterator[Callable[[], str]]:
 
 def test_bf16_products_under_autocast(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Where the CPU multiplies bfloat16, encoder and decoder compute in it, in training alone."""
-    monkeypatch.setattr(products, "_multiplies_bf16", lambda: True)
+    monkeypatch.setattr(products, "multiplies_bf16", lambda: True)
     with caplog.at_level(logging.INFO):
         model = build("transformer_mma_tiny", ["--localattn-cpu-matmul", "bf16"])
     assert "bf16 (autocast) matrix products" in caplog.text
@@ -134,7 +135,7 @@ def test_bf16_products_under_autocast(monkeypatch: pytest.MonkeyPatch, caplog: p
 
 def test_checkpointed_layers_are_computed_again_in_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
     """fairseq's --checkpoint-activations would compute them again in fp32, and return the gradients of that."""
-    monkeypatch.setattr(products, "_multiplies_bf16", lambda: True)
+    monkeypatch.setattr(products, "multiplies_bf16", lambda: True)
     model = build("transformer_mma_tiny", ["--localattn-cpu-matmul", "bf16", "--checkpoint-activations"]).train()
     computed: list[torch.dtype] = []
     model.encoder.layers[0].fc1.register_forward_hook(lambda *call: computed.append(call[-1].dtype))
@@ -150,8 +151,8 @@ def test_bf16_that_is_slower_is_said(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, vendor: str, amx: bool, warned: bool
 ) -> None:
     """Intel's CPUs without AMX take nearly twice as long for a product in bf16 as in fp32; AMD's do not."""
-    monkeypatch.setattr(products, "_multiplies_bf16", lambda: True)
-    monkeypatch.setattr(products, "is_of", lambda name: name == vendor)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
+    monkeypatch.setattr(processor, "is_of", lambda name: name == vendor)
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
     build("transformer_mma_tiny", ["--localattn-cpu-matmul", "bf16"])
     assert ("fp32 is faster" in caplog.text) is warned
@@ -174,7 +175,7 @@ def test_where_decoding_converts_the_parameters(
     """On CPUs that multiply bfloat16, where the flag asks for it; a model in half precision stays."""
     for name in ("_rounds_to_bf16", "mkl_is_narrow"):
         monkeypatch.setattr(products, name, lambda: False)
-    monkeypatch.setattr(products, "_multiplies_bf16", lambda: multiplies)
+    monkeypatch.setattr(products, "multiplies_bf16", lambda: multiplies)
     caplog.set_level(logging.INFO)
     for kind, wanted in ((torch.float32, found), (torch.float16, torch.float16)):
         with monkeypatch.context() as patch:
@@ -208,7 +209,7 @@ def test_bf16_products(
     fp32_products: Callable[[], str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, there: bool
 ) -> None:
     """The setting, the log and the error of a product agree, on CPUs with products of bfloat16 and without."""
-    for name in ("_rounds_to_bf16", "_multiplies_bf16", "mkl_is_narrow") if not there else ():
+    for name in ("_rounds_to_bf16", "multiplies_bf16", "mkl_is_narrow") if not there else ():
         monkeypatch.setattr(products, name, lambda: False)
     caplog.set_level(logging.INFO)
     x = torch.randn(256, 256)
