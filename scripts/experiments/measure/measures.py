@@ -371,6 +371,9 @@ def measure_of(recipe: Recipe) -> Measure:
     if recipe.lead:
         return Lead()
     found = BY_METRIC.get(metric, BY_TASK[task])()
+    tests = recipe.corpus.tests
+    if list(tests.values()) != ["test"] and not isinstance(found, Translation):
+        raise RecipeError(f"{recipe.where}: {metric} is measured on the test set alone, not on {', '.join(tests)}")
     for key in found.data_keys:
         if not getattr(recipe.corpus, key):
             raise RecipeError(f"{recipe.where}: data needs the key {key!r}")

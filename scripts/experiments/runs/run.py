@@ -37,6 +37,7 @@ from experiments.system.checkout import CODE, ROOT, USER_DIR, code_of, commit, p
 from experiments.system.environment import PACKAGE, hardware, versions
 from experiments.system.logs import train_log
 from experiments.system.processes import Job, JobFailed, lock, read_stamp, write_stamp
+from fairseq_localattn.options import option_names
 
 AVERAGER = ROOT / "scripts" / "average.py"
 GENERATING = "generating"  # folder of unfinished output, which is moved when it is complete
@@ -153,11 +154,13 @@ class Run:
 
     def encoder_flags(self) -> list[str]:
         """Return the variant's flags and dropout, as probing from scratch takes them."""
-        variant = self.arch.removeprefix("transformer_").split("_")[0] + "_"
-        own = [(key, e.value) for key, e in self.recipe.train.items() if key.startswith(variant) or key == "dropout"]
-        words = [(f"--{key.replace('_', '-')}", value) for key, value in own]
-        found = [word for option, value in words for word in ([option] if value is True else [option, str(value)])]
-        return found + (narrow_flags(self.arch, ("encoder",)) if self.narrow else [])
+        from fairseq.models import ARCH_MODEL_REGISTRY
+
+        options = getattr(ARCH_MODEL_REGISTRY[self.arch], "options", None)  # fairseq's models have none
+        own = {"dropout", *(option_names(options) if options else ())}
+        train = {key: entry for key, entry in self.recipe.train.items() if key in own}
+        found = expand(replace(self.recipe, train=train), "train")
+        return [*found, *(narrow_flags(self.arch, ("encoder",)) if self.narrow else [])]
 
     def facts(self) -> dict[str, Any]:
         """Return the facts of the finished training, as ``_trained`` has found them."""

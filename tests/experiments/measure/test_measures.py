@@ -17,7 +17,7 @@ from experiments.measure.significance import mcnemar
 from experiments.recipes.recipe import RecipeError
 from support.engine.outputs import write_lines, write_output
 from support.engine.runs import fake_run
-from support.recipes import BASE, load, with_flag
+from support.recipes import ARCH, BASE, load, with_flag
 
 CLASSIFY = """\
 data: {name: sst, prepare: data-prep/prepare_sst.sh}
@@ -44,6 +44,7 @@ def test_mcnemar_by_enumeration() -> None:
     [
         ("metric: sacrebleu\n" + BASE.replace(", target: en", ""), r"data needs the key 'target'"),
         ("metric: probing\n" + BASE, "metric probing needs probing: pre-"),
+        (CLASSIFY.replace("sst.sh}", "sst.sh, tests: {valid: valid}}"), "accuracy is measured on the test set alone"),
         (CLASSIFY + "generate:\n  beam: 5\n", r":7: generate: beam changes nothing: the task is sentence_prediction"),
     ],
 )
@@ -145,6 +146,21 @@ def test_probing_has_its_mean(tmp_path: Path) -> None:
     numbers.write_text("\n".join([*lines, ""]).replace("83", "x"))
     with pytest.raises(measures.ScoreError, match=r"probing\.csv:3: high must be a number, not 'x'"):
         measures.Probing().measurements(run, None)
+
+
+@pytest.mark.parametrize(
+    ("arch", "flags"),
+    [
+        ("transformer_hybrid_tiny", {"localattn_encoder": "rope & local"}),
+        ("transformer_neighbor_tiny", {"localness_encoder_layers": "all"}),
+        ("transformer", {}),
+    ],
+)
+def test_probing_from_scratch_has_the_flags_of_the_variant(arch: str, flags: dict[str, str], tmp_path: Path) -> None:
+    own = "".join(f"{key}: {value}\n  " for key, value in {"dropout": 0.2, **flags}.items())
+    run = fake_run(load(tmp_path, with_flag(own.strip()).replace(ARCH, arch)), tmp_path, arch)
+    words = [word for key, value in flags.items() for word in (f"--{key.replace('_', '-')}", value)]
+    assert run.encoder_flags() == ["--dropout", "0.2", *words]
 
 
 def test_as_many_leading_sentences_as_the_recipe_says(tmp_path: Path) -> None:
