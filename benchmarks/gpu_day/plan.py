@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from experiments.recipes.recipe import ROOT
-from experiments.system.environment import cores
+from fairseq_localattn.parallel import cores
 
 from .course import Step
 from .machine import CourseError

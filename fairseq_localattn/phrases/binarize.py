@@ -17,7 +17,6 @@ with exit status 1.
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -27,6 +26,7 @@ from fairseq.data import Dictionary
 
 from ..errors import UsageError
 from ..files import described
+from ..parallel import cores
 from .convert import Conversion
 from .splits import Split, find_splits
 from .store import MOST_LEVELS
@@ -86,8 +86,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--tag-dictionary", type=Path, metavar="FILE", help="dict.{lang}.phrases.txt of the training data"
     )
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    parser.add_argument("--workers", type=int, default=cores, metavar="N", help="processes (default: %(default)s)")
+    parser.add_argument("--workers", type=int, default=cores(), metavar="N", help="processes (default: %(default)s)")
     return parser
 
 

@@ -18,9 +18,9 @@ import torch
 from fairseq.data import Dictionary, indexed_dataset
 
 from ..files import check_folder, remove_parts, replaced
+from ..parallel import map_in_order
 from ..progress import ProgressBar, progress_bar
 from .convert import Conversion, convert
-from .parallel import map_in_order
 from .splits import Split, check_complete, check_lengths, read_chunks
 
 CHUNK = 3000  # levels of lines that a process converts at a time

@@ -21,10 +21,10 @@ from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset, MMapIndexedDatasetBuilder
 
 from fairseq_localattn.errors import UsageError
+from fairseq_localattn.parallel import map_in_order
 from fairseq_localattn.phrases import binarize
 from fairseq_localattn.phrases import write as phrase_writer
 from fairseq_localattn.phrases.dataset import PhraseData
-from fairseq_localattn.phrases.parallel import map_in_order
 from fairseq_localattn.phrases.store import unpack
 from fairseq_localattn.phrases.subwords import project
 from fairseq_localattn.phrases.trees import partition, read_tree

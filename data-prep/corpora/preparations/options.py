@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from corpora.arguments import at_least
 from corpora.errors import UsageError
 from corpora.text import expansion
+from fairseq_localattn.parallel import cores
 
 
 class Given(argparse.Namespace):
@@ -124,7 +125,7 @@ class Options:
 
     def read(self, words: Sequence[object]) -> Given:
         """Read a command line; raises UsageError."""
-        self.number("workers", os.cpu_count() or 1, "processes")
+        self.number("workers", cores(), "processes")
         self.number("max-expansion", None, "an archive or .gz file that you trust may unpack to N times its size")
         given = self._parser.parse_args([str(word) for word in words], Given(name=self._name))
         if "," in str(given.out):

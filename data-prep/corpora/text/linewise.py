@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import functools
-import multiprocessing
 import os
-import threading
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from corpora.errors import DataError
 from corpora.progress import progress
 from corpora.text.lines import check_words, read_lines
+from fairseq_localattn.parallel import map_in_order
 
 _CHUNK = 500  # lines sent to a worker at a time
 
@@ -28,15 +24,6 @@ _change: Change | None = None  # of a worker process
 def _start_worker(make: Callable[[], Change]) -> None:
     global _change
     _change = make()
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """End this process when its parent was killed."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
 
 
 def _apply(lines: list[str]) -> list[str]:
@@ -47,23 +34,9 @@ def _apply(lines: list[str]) -> list[str]:
 def _in_processes(
     chunks: Iterator[list[str]], make: Callable[[], Change], workers: int, context: str | None
 ) -> Iterator[list[str]]:
-    """Yield the changed chunks in order, with at most four a worker in memory.
-
-    Raises DataError where a worker is killed.
-    """
-    under_way: deque[Future[list[str]]] = deque()
-    pools: dict[str, Any] = {"mp_context": multiprocessing.get_context(context)}
+    """Yield the changed chunks in order. Raises DataError where a worker is killed."""
     try:
-        with ProcessPoolExecutor(workers, initializer=_start_worker, initargs=(make,), **pools) as pool:
-            try:
-                for chunk in chunks:
-                    under_way.append(pool.submit(_apply, chunk))
-                    if len(under_way) >= 4 * workers:
-                        yield under_way.popleft().result()
-                while under_way:
-                    yield under_way.popleft().result()
-            finally:
-                pool.shutdown(cancel_futures=True)
+        yield from map_in_order(_apply, chunks, workers, context=context, start=functools.partial(_start_worker, make))
     except BrokenProcessPool:
         raise DataError("a process was killed, probably for lack of memory: give fewer --workers, run again") from None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import logging
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from stanza.resources.common import DEFAULT_MODEL_DIR
 
 from corpora.errors import DataError
 from corpora.trees.leaves import to_leaf, unescape
+from fairseq_localattn.parallel import cores
 
 PROCESSORS = "tokenize,pos,constituency"
 
@@ -122,7 +122,7 @@ def maker(settings: Settings, workers: int) -> tuple[Callable[[], Parser], int]:
     """Return what makes the parser of a process, and the number of processes: one where they would share a GPU."""
     if torch.cuda.is_available() and not settings.cpu:
         workers = 1
-    threads = max(1, (os.cpu_count() or 1) // workers) if workers > 1 else 0
+    threads = max(1, cores() // workers) if workers > 1 else 0
     return functools.partial(_parser, settings, threads), workers
 
 

@@ -18,12 +18,12 @@ from experiments.report.summary import as_markdown, collect
 from experiments.runs.launch import Launch
 from experiments.runs.schedule import run_all
 from experiments.system.checkout import ROOT
-from experiments.system.environment import cores
 from experiments.system.options import OneLineParser
 from experiments.system.processes import JobFailed, lock, write_stamp
 from experiments.system.progress import Progress, clock
 from fairseq_localattn.__main__ import SIZE
 from fairseq_localattn.files import write_whole
+from fairseq_localattn.parallel import cores
 
 SCORING_SECONDS = 8.0
 OWN_MERGES = "4000"  # of BPE on one's own text, as on Multi30k

@@ -34,11 +34,11 @@ from experiments.recipes.tables import SCALES, Table, find_table
 from experiments.report.estimates import kind_of
 from experiments.runs.launch import PRECISIONS, Launch, best_precision
 from experiments.system.checkout import ROOT
-from experiments.system.environment import cores
 from experiments.system.options import OneLineParser
 from experiments.system.processes import Busy, JobFailed, described, stop_all, stop_on_signals
 from experiments.system.progress import Progress
 from fairseq_localattn.errors import UsageError
+from fairseq_localattn.parallel import cores
 
 
 def make_parser(prog: str = "table", description: str | None = __doc__) -> OneLineParser:

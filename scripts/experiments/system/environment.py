@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
-import os
 import platform
 from pathlib import Path
+
+from fairseq_localattn.parallel import cores
 
 PACKAGE = "fairseq_localattn"
 # Where both of fairseq's are installed, the later one counts.
@@ -42,8 +43,3 @@ def _cpu_model() -> str:
     except OSError:
         return platform.processor() or platform.machine()
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
-def cores() -> int:
-    """Return the number of CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
