@@ -13,8 +13,10 @@ from pathlib import Path
 
 import torch
 
+from experiments.system.checkout import commit
 from experiments.system.options import OneLineParser
 from experiments.system.progress import Progress, clock
+from fairseq_localattn.analysis.command import matplotlib
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.files import check_file, described
 from fairseq_localattn.speed.memory import keep_freed_memory
@@ -25,7 +27,7 @@ from .generation import run_generation, run_inference
 from .launches import run_launches, settings_of_count
 from .modules import ATTENTIONS, run_modules, run_scaling
 from .peers.ctranslate2 import NAME as CTRANSLATE2
-from .report import LEGEND, Row, Run, as_text, commit_of, draw_scaling, require_matplotlib, write_csv
+from .report import LEGEND, Row, Run, as_text, draw_scaling, write_csv
 from .settings import PARTS, PRECISIONS, SIZES, Settings, device_of, names_of, numbers_of
 from .start import STARTS, run_start
 from .steps import run_long, run_optimizer, run_steps, run_training
@@ -85,7 +87,6 @@ def make_parser() -> OneLineParser:
     add("--threads", type=int, help="of the CPU (default: torch's choice)")
     add("--out", type=Path, help="folder (default: results/benchmarks; runs/benchmarks where other models, batches or "
         "flags are measured than by default)")  # fmt: skip
-    add("--commit", help="what the rows name as the commit where there is no git")
     return parser
 
 
@@ -149,7 +150,7 @@ def run(args: argparse.Namespace) -> None:
             raise UsageError(f"--threads {args.threads}: at least 1")
         torch.set_num_threads(args.threads)
     if "scaling" in parts:
-        require_matplotlib()
+        matplotlib(".figure", "--parts scaling")
     for part in [part for part in parts if part in DEFAULT_SYSTEMS]:
         for system in systems_of(settings, part):
             parse(system, settings)  # refuses wrong flags before the first part
@@ -160,7 +161,7 @@ def run(args: argparse.Namespace) -> None:
             check_file(path)
     turn_off_cudnn()  # for fairseq's attention too, as models of this package do for the whole process
     allocator = keep_freed_memory()
-    facts = Run(settings, torch.get_num_threads(), allocator, commit_of(args.commit), options=options)
+    facts = Run(settings, torch.get_num_threads(), allocator, commit(), options=options)
     progress = Progress(stream=sys.stderr)
     print(facts.header(), LEGEND, sep="\n", flush=True)
     for part in [part for part in PARTS if part in parts]:

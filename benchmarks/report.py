@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.system.checkout import commit
 from experiments.system.environment import hardware, versions
-from fairseq_localattn.analysis.command import matplotlib
-from fairseq_localattn.errors import UsageError
-from fairseq_localattn.files import replaced, write_whole
+from fairseq_localattn.analysis.command import new_figure, save_figure
+from fairseq_localattn.files import write_whole
 
 from .settings import Settings
 from .timing import ratio_of
@@ -114,12 +112,6 @@ class Run:
         )
 
 
-def commit_of(given: str | None) -> str:
-    """Return the commit of this checkout, or ``given`` where there is no git."""
-    found = commit()
-    return given or found if found == "none" else found
-
-
 def speed_columns(baseline: Sequence[float], own: Sequence[float]) -> Row:
     """Return the columns about time from the seconds of each round."""
     ratio = ratio_of(baseline, own)
@@ -182,21 +174,10 @@ _PER_THOUSAND = {"us_per_token": 1.0, "kib_per_token": 1000 / 1024}
 _MARKERS = "osv^D<>pPX*"
 
 
-def require_matplotlib() -> None:
-    """Raise UsageError if matplotlib is not installed."""
-    try:
-        matplotlib(".pyplot")
-    except UsageError:
-        raise UsageError(
-            "the part scaling needs matplotlib: pip install 'fairseq_localattn[plot]', or leave it out of --parts"
-        ) from None
-
-
 def draw_scaling(rows: Sequence[Row], title: str, path: Path) -> None:
     """Plot time and peak memory of each attention against the tokens of a sentence, on logarithmic axes."""
-    matplotlib("").use("Agg")
-    plt = matplotlib(".pyplot")
-    figure, axes = plt.subplots(1, 2, figsize=(12, 5), layout="constrained")
+    figure = new_figure(figsize=(12, 5))
+    axes = figure.subplots(1, 2)
     for axis, (column, label) in zip(axes, PANELS, strict=True):
         for number, system in enumerate(dict.fromkeys(row["system"] for row in rows)):
             points = [(row["tokens"], row[column]) for row in rows if row["system"] == system and column in row]
@@ -212,6 +193,4 @@ def draw_scaling(rows: Sequence[Row], title: str, path: Path) -> None:
         axis.grid(alpha=0.3)
     axes[1].legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     figure.suptitle(title, fontsize=9)
-    with replaced(path) as part:
-        figure.savefig(part, dpi=120, format="png")
-    plt.close(figure)
+    save_figure(figure, path, dpi=120)

@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.settings import PRECISIONS
 from experiments.measure.csv_files import read_lines
 from experiments.report.text import markdown
-from fairseq_localattn.analysis.command import new_figure
+from fairseq_localattn.analysis.command import new_figure, save_figure
 from fairseq_localattn.files import replaced, write_whole
 
 from .course import Step
@@ -174,6 +174,5 @@ def draw_goals(steps: Mapping[str, Rows], title: str, path: Path) -> list[Path]:
     axis.set_ylabel("efficiency of a training step")
     axis.legend(fontsize=8)
     axis.set_title(title, fontsize=9)
-    with replaced(path) as part:
-        figure.savefig(part, dpi=120, format="png")
+    save_figure(figure, path, dpi=120)
     return [path]

@@ -74,7 +74,7 @@ def panels_of(text: str, *, length: int, heads: int, site: str) -> dict[str, lis
                 attention, HEAD_DIM * heads, heads, self_attention=True, causal=site == "decoder"
             )
         masks = _with_ngrams(module, attention, length=length, heads=heads, site=site)
-        titles = _titles(attention, module, heads)
+        titles = _titles(attention, heads)
         found[str(attention)] = [Panel(title, mask) for title, mask in zip(titles, masks, strict=True)]
     return found
 
@@ -91,7 +91,7 @@ def _with_ngrams(module: LocalAttention, attention: Attention, *, length: int, h
         return seen(module, length, site)
 
 
-def _titles(attention: Attention, module: LocalAttention, heads: int) -> list[str]:
+def _titles(attention: Attention, heads: int) -> list[str]:
     """Return the mechanisms of each head."""
     groups = attention.groups
     counts = [group.heads or heads // len(groups) for group in groups]

@@ -297,10 +297,3 @@ def test_mistakes_are_told_in_one_line(flags: list[str], said: str, capsys: pyte
     printed = capsys.readouterr()
     assert printed.err.startswith("run: error: ") and printed.err.count("\n") == 1 and said in printed.err
     assert not printed.out
-
-
-def test_the_commit_can_be_given_without_git(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "commit", lambda: "none")
-    assert report.commit_of("abc") == "abc" and report.commit_of(None) == "none"
-    monkeypatch.setattr(report, "commit", lambda: "0123456789")
-    assert report.commit_of("abc") == "0123456789", "what git says is right"

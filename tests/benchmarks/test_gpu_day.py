@@ -98,7 +98,7 @@ def test_the_commands_of_all_steps_are_understood(size: str, tmp_path: Path) -> 
             assert args.out == where / (f"{each.stage}_{args.tokens}" if args.optimizer != "adam" else "")
             parts.append((args.parts, args.precision, args.tokens))
         elif each.argv[0].endswith("table.py"):
-            parsed = table.parse_args(list(each.argv[1:]))
+            parsed = table.make_parser().parse_args(list(each.argv[1:]))
             found = find_table(parsed.paper, parsed.table)
             assert set((parsed.rows or "mma").split(",")) <= set(found.rows("full"))
     assert {part for part, *_ in parts} == set(tables.PARTS) - {"start", "inference"}  # of CPUs

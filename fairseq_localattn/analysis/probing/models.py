@@ -21,6 +21,7 @@ from fairseq.models.transformer import TransformerModelBase
 from torch import Tensor, nn
 
 from ...errors import UsageError
+from ..describe import model_actions
 from ..evaluation import load_trained
 from .data import Batch, ProbingData, Sentences, batches
 from .labels import WORD_TASKS
@@ -91,8 +92,7 @@ def _parsed(words: list[str]) -> tuple[Namespace, set[str]]:
     """Return fairseq-train's options, and the names of those flags that are not the model's."""
     parser = options.get_training_parser()
     found = options.parse_args_and_arch(parser, words)
-    group = next(each for each in parser._action_groups if each.title == "Model-specific configuration")
-    return found, {action.dest for action in parser._actions} - {action.dest for action in group._group_actions}
+    return found, {action.dest for action in parser._actions} - {action.dest for action in model_actions(parser)}
 
 
 def new_encoder(args: Namespace, data: ProbingData) -> nn.Module:

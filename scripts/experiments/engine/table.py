@@ -74,11 +74,6 @@ def make_parser(prog: str = "table", description: str | None = __doc__) -> OneLi
     return parser
 
 
-def parse_args(argv: list[str] | None = None, parser: OneLineParser | None = None) -> argparse.Namespace:
-    """Return the arguments, of a table's command without another parser."""
-    return (parser or make_parser()).parse_args(argv)
-
-
 def launches(args: argparse.Namespace, recipes: list[Recipe]) -> list[Launch]:
     """Return one launch for each training that may run side by side. Raises RecipeError where the machine cannot."""
     for name in ("gpus", "jobs", "threads", "nodes", "max_tokens"):
@@ -279,5 +274,5 @@ def as_status(name: str, work: Callable[[], int]) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = parse_args(argv)
+    args = make_parser().parse_args(argv)
     return as_status("table", lambda: run_table(args)[0])

@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from experiments.engine.table import as_status, make_parser, parse_args, plan_of, run_table
+from experiments.engine.table import as_status, make_parser, plan_of, run_table
 from experiments.figures import scores, weights
 from experiments.recipes.catalogue import Figure, find_figure
 from experiments.recipes.nodes import RecipeError
@@ -70,7 +70,7 @@ def of_scores(figure: Figure, args: argparse.Namespace) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = parse_args(argv, make_figure_parser())
+    args = make_figure_parser().parse_args(argv)
 
     def work() -> int:
         figure = find_figure(args.paper, args.table)

@@ -27,11 +27,12 @@ def command_of(section: str) -> str:
 
 
 @functools.lru_cache(maxsize=256)  # once for all seeds
-def expand(recipe: Recipe, section: str) -> tuple[str, ...]:
+def expand(recipe: Recipe, section: str, only: frozenset[str] | None = None) -> tuple[str, ...]:
     """Return the flags of one section as fairseq's argv, checked by fairseq's parser with the architecture's flags.
 
-    The result holds neither the data folder nor what RESERVED names: the caller adds those. Raises RecipeError for an
-    unknown flag, a model size, a reserved flag, or a value that the parser refuses.
+    The result holds neither the data folder nor what RESERVED names: the caller adds those. ``only``: the names of the
+    flags that are returned, all by default. Raises RecipeError for an unknown flag, a model size, a reserved flag, or a
+    value that the parser refuses.
     """
     entries, arch = recipe.section(section), recipe.architecture
     for key, entry in entries.items():
@@ -43,19 +44,22 @@ def expand(recipe: Recipe, section: str) -> tuple[str, ...]:
     fixed = ["DATA", "--user-dir", str(USER_DIR)] + (["--arch", arch] if section == "train" else ["--path", "MODEL"])
     actions = _fairseq_actions(recipe, section, fixed)
     argv: list[str] = []
+    found: list[str] = []
     places: dict[str, Entry] = {}
     for key, entry in entries.items():
         option = next((name for name in ("--" + key.replace("_", "-"), "--" + key) if name in actions), None)
         if option is None:
             close = nearest(key, [name[2:].replace("-", "_") for name in actions if name.startswith("--")])
             raise RecipeError(f"{entry.where}: {command_of(section)} has no flag {key!r} for {arch}{close}")
-        argv += _flag_argv(entry.where, option, actions[option], entry.value)
+        words = _flag_argv(entry.where, option, actions[option], entry.value)
+        argv += words
+        found += words if only is None or key in only else []
         places[option] = entry
     try:
         _parse(section, fixed + argv, known=False)
     except (RefusedError, ValueError, SyntaxError, NameError) as error:
         raise _at_line(recipe, section, str(error), places) from None
-    return tuple(argv)
+    return tuple(found)
 
 
 def _flag_argv(where: str, option: str, action: argparse.Action, value: Any) -> list[str]:

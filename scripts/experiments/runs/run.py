@@ -157,10 +157,9 @@ class Run:
         from fairseq.models import ARCH_MODEL_REGISTRY
 
         options = getattr(ARCH_MODEL_REGISTRY[self.arch], "options", None)  # fairseq's models have none
-        own = {"dropout", *(option_names(options) if options else ())}
-        train = {key: entry for key, entry in self.recipe.train.items() if key in own}
-        found = expand(replace(self.recipe, train=train), "train")
-        return [*found, *(narrow_flags(self.arch, ("encoder",)) if self.narrow else [])]
+        own = frozenset(["dropout", *(option_names(options) if options else ())])
+        narrow = narrow_flags(self.arch, ("encoder",)) if self.narrow else []
+        return [*expand(self.recipe, "train", only=own), *narrow]
 
     def facts(self) -> dict[str, Any]:
         """Return the facts of the finished training, as ``_trained`` has found them."""

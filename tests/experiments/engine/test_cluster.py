@@ -45,7 +45,7 @@ def test_where_the_nodes_of_a_job_meet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_JOB_ID", "4000123")
     recipes = [recipe_at(find_table("mma", "table2"), "mma", "small")]
     for options, expected in (([], (f"{platform.node()}:20123", True)), (["--rendezvous", "a:1"], ("a:1", False))):
-        args = table.parse_args(["mma", "table2", "--scale", "small", "--nodes", "2", *options])
+        args = table.make_parser().parse_args(["mma", "table2", "--scale", "small", "--nodes", "2", *options])
         assert [(each.rendezvous, each.srun) for each in table.launches(args, recipes)] == [expected]
     args.nodes, args.rendezvous = 3, ""
     with pytest.raises(table.RecipeError, match="--nodes 3: this is no SLURM job of so many nodes"):

@@ -24,7 +24,7 @@ def show_machine(patch: pytest.MonkeyPatch, gpus: int) -> None:
 def launched(words: str, gpus: int, patch: pytest.MonkeyPatch) -> list[tuple[int, Any, str, bool]]:
     """Return the launches of a command on three cores and so many A100s: GPUs, their names, precision, alone."""
     show_machine(patch, gpus)
-    args = table.parse_args(words.split())
+    args = table.make_parser().parse_args(words.split())
     args.scale = args.scale or "full"
     rows = table.rows_of(find_table(args.paper, args.table), args.scale, None)
     found = table.launches(args, [row.stated for row in rows])
@@ -174,7 +174,7 @@ def test_a_task_has_all_rows_of_its_training() -> None:
 
 def test_data_without_trees_are_prepared_before_those_with(tmp_path: Path) -> None:
     """Trees are added to the data of the plain rows: one folder for both."""
-    args = table.parse_args(["mgsa", "table3", "--scale", "small", "--cpu", "--out", str(tmp_path)])
+    args = table.make_parser().parse_args(["mgsa", "table3", "--scale", "small", "--cpu", "--out", str(tmp_path)])
     rows = table.rows_of(find_table("mgsa", "table3"), "small", None)
     corpora = table.plan_of(args, rows[::-1])[0].corpora
     assert ["--trees" in corpus.recipe.corpus.options for corpus in corpora] == [False, True]

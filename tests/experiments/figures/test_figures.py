@@ -113,7 +113,7 @@ def test_a_figure_of_scores(bench: Bench, capsys: pytest.CaptureFixture[str]) ->
     assert float(found["mma"]["difference"]) > 0 and found["mma"]["signature"].endswith("sentences:12")
     other = bench.results / "other.pdf"
     assert run(bench, "fig2", "--scale", "small", "--plot", other) == 0 and other.stat().st_size > 5000
-    _, ledger = table.run_table(table.parse_args([*arguments(bench, "fig2"), "--scale", "small"]))
+    _, ledger = table.run_table(table.make_parser().parse_args([*arguments(bench, "fig2"), "--scale", "small"]))
     seeds = {each.name: len(each.values("bleu_0_10")) for each in scores.systems_of(ledger)}
     assert seeds == {"plain": 2, "mma": 2}
     path = bench.results / "mma" / "fig2.csv"

@@ -36,14 +36,6 @@ def of_lengths(lengths: list[int]) -> list[list[int]]:
     return phrases
 
 
-def sigmoid(x: Tensor) -> Tensor:
-    return 1 / (1 + torch.exp(-x))
-
-
-def softmax(x: Tensor) -> Tensor:
-    return torch.exp(x) / torch.exp(x).sum()
-
-
 def lstm(inputs: list[Tensor], W: Tensor, U: Tensor, b: Tensor) -> list[Tensor]:
     """Compute the states of an LSTM from zero: W is C×4h, U is h×4h, b is 4h, in the order f, i, o, ĉ."""
     size = U.size(0)
@@ -51,15 +43,15 @@ def lstm(inputs: list[Tensor], W: Tensor, U: Tensor, b: Tensor) -> list[Tensor]:
     states = []
     for x in inputs:
         f, i, o, candidate = (x @ W + h @ U + b).split(size)
-        c = sigmoid(f) * c + sigmoid(i) * torch.tanh(candidate)
-        h = sigmoid(o) * torch.tanh(c)
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(candidate)
+        h = torch.sigmoid(o) * torch.tanh(c)
         states.append(h)
     return states
 
 
 def cumax(z: Tensor, chunk: int) -> Tensor:
     """Compute the running sum of the softmax, each value for ``chunk`` channels (Eq. 6 of Shen et al. 2019)."""
-    shares, total, values = softmax(z), 0.0, []
+    shares, total, values = z.softmax(-1), 0.0, []
     for share in shares:
         total = total + share
         values += [total] * chunk
@@ -74,7 +66,7 @@ def on_lstm(inputs: list[Tensor], W: Tensor, U: Tensor, b: Tensor, chunk: int) -
     states = []
     for x in inputs:
         f, i, o, candidate, mf, mi = (x @ W + h @ U + b).split([size] * 4 + [masters] * 2)
-        f, i, o = sigmoid(f), sigmoid(i), sigmoid(o)
+        f, i, o = torch.sigmoid(f), torch.sigmoid(i), torch.sigmoid(o)
         master_forget = cumax(mf, chunk)  # Eq. 9
         master_input = 1 - cumax(mi, chunk)  # Eq. 10
         overlap = master_forget * master_input  # Eq. 11
@@ -143,5 +135,5 @@ def tag_loss(phrases: list[Tensor], tags: list[int | None], W: Tensor, b: Tensor
     total = torch.zeros((), dtype=torch.float64)
     for g, tag in zip(phrases, tags, strict=True):
         if tag is not None:
-            total = total - torch.log(softmax(W @ g + b)[tag])
+            total = total - torch.log((W @ g + b).softmax(-1)[tag])
     return total

@@ -62,7 +62,7 @@ class Head:
                 scores = [
                     q @ rotated(h.k[j], j, self.base) + sum(b(i, j) for b in self.bias) for h in area for j in keys
                 ]
-                share = softmax(torch.stack(scores)).view(len(area), len(keys))
+                share = torch.stack(scores).softmax(0).view(len(area), len(keys))
                 for factor in self.factors:
                     share = share * factor(i)[keys]
                 share = share / share.sum() if self.renormalise else share
@@ -74,11 +74,6 @@ class Head:
             rows.append(row)
             weights.append(weight)
         return torch.stack(rows), torch.stack(weights)
-
-
-def softmax(energies: Tensor) -> Tensor:
-    share = torch.exp(energies - energies.max())
-    return share / share.sum()
 
 
 def project(layer: Any, x: Tensor) -> Tensor:
@@ -263,7 +258,7 @@ def diffwin(part: Any, head: Head, h: int, heads: list[Head], s: Sentence) -> No
     @cache
     def mask(i: int) -> Tensor:
         seen = s.keys(i)
-        left, right = (softmax(torch.stack([score(name, i, j) for j in seen])) for name in ("left", "right"))
+        left, right = (torch.stack([score(name, i, j) for j in seen]).softmax(0) for name in ("left", "right"))
         found = window_mask(left, right, part.segment_size)
         return head.q.new_zeros(len(s.exists)).index_add(0, torch.tensor(seen), found)
 
@@ -355,10 +350,10 @@ def block_attention(part: Any, heads: list[Head], s: Sentence) -> list[tuple[Ten
         return found
     h = [values for values, _ in found]
     z = project(part.block_score, torch.sigmoid(project(part.block_hidden, torch.cat(h, dim=-1))))  # T×H
-    y = [torch.stack([softmax(z[block, a]) @ h[a][block] for block in blocks]) for a in range(len(heads))]
+    y = [torch.stack([z[block, a].softmax(-1) @ h[a][block] for block in blocks]) for a in range(len(heads))]
     joined, scale = torch.cat(y, dim=-1), math.sqrt(part.head_dim)
     queries = split(part.block_query, joined, len(heads))
-    o = [torch.stack([softmax(keys @ q / scale) @ keys for q in qs]) for qs, keys in zip(queries, y, strict=True)]
+    o = [torch.stack([(keys @ q / scale).softmax(-1) @ keys for q in qs]) for qs, keys in zip(queries, y, strict=True)]
     between = torch.cat(o, dim=-1)
     g = torch.sigmoid(project(part.block_gate, torch.cat([joined, between], dim=-1)))
     e = project(part.block_proj, g * between + (1 - g) * joined).chunk(len(heads), dim=-1)  # M×D each
