@@ -31,13 +31,15 @@ class Options:
     Args:
         beam: hypotheses a sentence.
         nbest: those that are returned.
-        lenpen: scores are divided by the length to this power, unless ``unnormalized``.
+        lenpen: scores are divided by the length to this power.
         unkpen: taken from the score of an unknown word.
         min_len: the least number of words before the end.
         max_len_a, max_len_b: the greatest number, a·(source length of the batch) + b.
         temperature: divides the logits.
-        sampling: draw words in the place of the search, of the ``sampling_topk`` most probable ones, or of the fewest
-            whose probabilities add up to ``sampling_topp``; -1: of all.
+        unnormalized: do not divide scores by the length.
+        sampling: draw words in the place of the search.
+        sampling_topk: draw of so many most probable words; -1: of all.
+        sampling_topp: draw of the fewest words whose probabilities add up to this; -1: of all.
     """
 
     beam: int = 5

@@ -6,6 +6,7 @@ python -m fairseq_localattn translate --path CHECKPOINT < raw > translated
 from __future__ import annotations
 
 import argparse
+import re
 import signal
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,12 +38,13 @@ def parser() -> argparse.ArgumentParser:
     add = found.add_argument
     add("--path", required=True, metavar="PATH", help="a checkpoint of fairseq-train, or a folder of export")
     add_text_flags(add)
+    said = meanings()
     for each in fields(Options):
         flag = "--" + each.name.replace("_", "-")
         if isinstance(each.default, bool):
-            add(flag, action="store_true")
+            add(flag, action="store_true", help=said[each.name])
         else:
-            add(flag, type=type(each.default), default=each.default, help=f"default: {each.default}")
+            add(flag, type=type(each.default), default=each.default, help=f"{said[each.name]} (default: %(default)s)")
     add("--seed", type=int, help="of --sampling (default: another one each time)")
     add("--max-tokens", type=int, default=4000, help="of a batch, with its padding (default: 4000)")
     add("--buffer-size", type=int, default=10_000, help="lines that are read before they are translated")
@@ -51,6 +53,12 @@ def parser() -> argparse.ArgumentParser:
     add("--int8", action="store_true", help="compute with weights of 8 bits; faster for wide models")
     add("--threads", type=int, help="of torch")
     return found
+
+
+def meanings() -> dict[str, str]:
+    """Return what the docstring of :class:`Options` says of each."""
+    found = re.findall(r"^ +([\w, ]+): (.+(?:\n {12}.+)*)", Options.__doc__ or "", re.MULTILINE)
+    return {name: " ".join(text.split()).rstrip(".") for names, text in found for name in names.split(", ")}
 
 
 def main(argv: Sequence[str] | None = None) -> None:

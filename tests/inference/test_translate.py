@@ -27,7 +27,7 @@ from subword_nmt.learn_bpe import learn_bpe
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.inference import Options, Translator, load, search
 from fairseq_localattn.inference.text import Text, text_of
-from fairseq_localattn.inference.translate import lines_of, main
+from fairseq_localattn.inference.translate import lines_of, main, meanings, parser
 from support.inference.models import random_model, write_checkpoint
 from support.paths import ROOT
 
@@ -41,6 +41,11 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     args.max_source_positions = 30
     path = write_checkpoint(tmp_path_factory.mktemp("translator"), model, args)
     return Translator(load(path), Text(), Options(beam=2, nbest=1, max_len_b=6), max_tokens=200)
+
+
+def test_every_flag_is_explained() -> None:
+    assert all(action.help for action in parser()._actions)
+    assert meanings()["sampling_topk"] == "draw of so many most probable words; -1: of all"
 
 
 @pytest.mark.parametrize("kind", ["moses", "subword_nmt", "sentencepiece"])

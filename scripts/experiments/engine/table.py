@@ -47,7 +47,7 @@ def make_parser(prog: str = "table", description: str | None = __doc__) -> OneLi
     add = parser.add_argument
     add("paper", metavar="PAPER", help="man, diffwin, csan, mma, mgsa; a folder of configs/")
     add("table", metavar="TABLE", help="table1, fig2, …")
-    add("--scale", choices=SCALES, help="default: full; without it small, then sample")
+    add("--scale", choices=SCALES, help="default: full, or else the first of small and sample that the table has")
     add("--smoke", dest="scale", action="store_const", const="smoke", help="--scale smoke")
     add("--rows", help="comma-separated; default: all, and the baselines that they need")
     add("--seeds", help="comma-separated; default: the recipes'")
