@@ -150,7 +150,7 @@ def run(args: argparse.Namespace) -> None:
             raise UsageError(f"--threads {args.threads}: at least 1")
         torch.set_num_threads(args.threads)
     if "scaling" in parts:
-        matplotlib(".figure", "--parts scaling")
+        matplotlib(".figure", "the part scaling, which --parts can leave out,")
     for part in [part for part in parts if part in DEFAULT_SYSTEMS]:
         for system in systems_of(settings, part):
             parse(system, settings)  # refuses wrong flags before the first part

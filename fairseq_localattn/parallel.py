@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import multiprocessing
 import os
-import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
@@ -39,6 +38,8 @@ def map_in_order(
     BrokenProcessPool where a process was killed.
     """
     if workers == 1:
+        if start is not None:
+            start()
         yield from map(work, pieces)
         return
     waiting: deque[Future[R]] = deque()
@@ -56,11 +57,7 @@ def map_in_order(
 
 
 def _begin(start: Callable[[], object] | None) -> None:
-    """Let this process end when its parent is killed; otherwise it would wait for work forever.
-
-    Ctrl-C, which a terminal sends to all processes, is ignored: the parent ends the workers.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Let this process end when its parent is killed; otherwise it would wait for work forever."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 

@@ -3,9 +3,9 @@
 #
 # Guess: all weights are trained until the end. The loss of the compressed memory alone leaves attention as it is.
 # So:    the projection to keys and values is trained until the memory is compressed for the first time, and never
-#        again. By default that is the second segment of the first text. The layer detaches the weight for the loss of
-#        the compressed memory, but in place: requires_grad ends for good, before this segment's gradients. So it goes
-#        in all layers with a memory, without an error. The optimizer passes over the weight.
+#        again. Here that is the second segment of the first text. The layer detaches the weight for the loss of the
+#        compressed memory, but in place: requires_grad ends for good, before this segment's gradients. There is no
+#        error. The optimizer passes over the weight.
 # In:    compressive-transformer-pytorch 0.4.0, compressive_transformer_pytorch.py, SelfAttention.forward, detach_()
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 install torch==2.13.0 numpy==2.3.5 mogrifier==0.0.5 compressive-transformer-pytorch==0.4.0

@@ -14,8 +14,8 @@ install --no-deps eole==0.6.4
 
 python - <<'PYTHON' 2>/dev/null | seen "half of two words hidden    ▁Wir    ▁über   setz    en
 by the guess                0.5     0.5     0.5     0.5
-mask_length: word           0.5     0.5     0.5     0.0
-mask_length: span-poisson   0.5     0.5     0.5     0.0
+mask_length: word           0.5     0.5     0.5     never
+mask_length: span-poisson   0.5     0.5     0.5     never
 three sentences permuted    are in the old order
 by the guess                1 time of 6
 ▁Sie ▁liest .               1 time of 6
@@ -50,7 +50,7 @@ for length in ("word", "span-poisson"):
         after = noise.apply(list(pieces))
         if len(after) == len(pieces):  # A span of no words inserts a <mask> and hides nothing.
             hidden = [count + (piece == "<mask>") for count, piece in zip(hidden, after)]
-    row(f"mask_length: {length}", *(f"{round(2 * count / ROUNDS) / 2:.1f}" for count in hidden))
+    row(f"mask_length: {length}", *(f"{count / ROUNDS:.1f}" if count else "never" for count in hidden))
 
 row("three sentences permuted", "are in the old order")
 row("by the guess", "1 time of 6")

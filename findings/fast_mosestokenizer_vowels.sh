@@ -4,9 +4,7 @@
 # Guess: as with Moses, the tokens are the text with more spaces. The package brings abbreviations for twelve languages
 #        of India. Its documentation says only that outputs differ from those of Moses.
 # So:    each vowel sign that Unicode classes as a spacing mark (Mc) becomes a space. Words lose vowels and are torn.
-#        "Boy" and "girl" become one word, and so do "of", "to" and "that". Detokenized text lacks the signs too, and
-#        OpusFilter aligns and filters by such words. Of all options only penn, the rules of the Penn Treebank, keeps
-#        the signs. Burmese and Khmer, which take the rules of English, lose them too.
+#        "Boy" and "girl" become one word, and so do "of", "to" and "that".
 # In:    opus-fast-mosestokenizer 0.0.8.11, src/Tokenizer.cpp, quik_tokenize: G_UNICODE_SPACING_MARK sets curr_uch = 0;
 #        OpusFilter 3.3.1, whose tokenizer "moses" it is (opusfilter/tokenization.py); sacremoses 0.2.0
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

@@ -2,8 +2,8 @@
 # PEFT's Lily in a decoder, here Llama: the router that weighs its matrices B.
 #
 # Guess: a word's output depends on the words before it, as with LoRA, and not on the other sentences of the batch.
-# So:    a layer has one mixture of the matrices B in a forward pass: the router's mean over all words of all sentences,
-#        padding too. In training a word so sees the words that it predicts, and the model learns to use them. They
+# So:    a layer has one mixture of the matrices B in a forward pass: the router's mean over all words of all sentences.
+#        In training a word so sees the words that it predicts, and the model learns to use them. They
 #        are missing in decoding. Here a sentence is <s> and one of 8 words, six times. Without a look ahead the first
 #        word costs log(8) or more.
 # In:    peft 0.21.2, peft/tuners/lily/layer.py, Linear.forward (expert_probabilities); its documentation says that the

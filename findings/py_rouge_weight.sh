@@ -4,10 +4,9 @@
 # Guess: weight_factor changes ROUGE-W alone, as its documentation says, and as in ROUGE-1.5.5, where 1.2 is usual.
 # So:    precision and recall of ROUGE-L are raised to the power of 1 / 1.2: 20 becomes 26, and 40 becomes 47. ROUGE-L
 #        comes out above ROUGE-1, which cannot be. The README's example sets 1.2 and asks for all three metrics, so
-#        whoever copies it reports too much. With weight_factor=1.0, the default, ROUGE-L is right. The repository is
-#        mended since 2019, and no release has it.
-# In:    py-rouge 1.1, rouge/rouge.py, _get_scores_rouge_l_or_w: self.weight_factor in _compute_p_r_f_score, for both
-#        metrics; rouge-score 0.1.2
+#        whoever copies it reports too much. With weight_factor=1.0, the default, ROUGE-L is right.
+# In:    py-rouge 1.1, the newest release, rouge/rouge.py, _get_scores_rouge_l_or_w: self.weight_factor in
+#        _compute_p_r_f_score, for both metrics (mended in the repository in 2019); rouge-score 0.1.2
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 install py-rouge==1.1 rouge-score==0.1.2 nltk==3.10.4 "setuptools<82"
 

@@ -4,8 +4,8 @@
 # Guess: the new words see what they see without a cache, as in training: the words of their own segment before them.
 # So:    they do not, unless the prompt ends where a segment ends. The model cuts the keys of the prompt to the length
 #        of a segment, takes that for the end of a segment, and drops them all. New words do not see the prompt's last
-#        words, and all later segments begin at other places. With long-term memory tokens, prompts that end where a
-#        segment ends are hit too. Prompts within the first segment are right, and so is sliding_window_attn=True.
+#        words, and all later segments begin at other places. Prompts within the first segment are right, and so is
+#        sliding_window_attn=True.
 # In:    titans-pytorch 0.5.5, titans_pytorch/mac_transformer.py, MemoryAsContextTransformer.forward, return_cache
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 install torch==2.13.0 numpy==2.3.5 einops==0.8.2 einx==0.4.3 tensordict==0.15.3 assoc-scan==0.0.6

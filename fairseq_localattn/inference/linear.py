@@ -129,7 +129,7 @@ class OneDnnLinear(nn.Module):
 def to_int8(model: Model) -> Model:
     """Let a model compute with weights of 8 bits, in place; embeddings and other layers stay as they are.
 
-    Where the CPU is faster in bfloat16, the decoder's self-attention computes in it for larger batches.
+    Where the CPU is faster in bfloat16, self-attention along paths keeps keys and values in it, for larger batches.
     """
     model.decoder.kept_in = torch.bfloat16 if bf16_is_faster() else None
     return _replace(model, Int8Linear.of)

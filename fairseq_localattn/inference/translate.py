@@ -6,6 +6,7 @@ python -m fairseq_localattn translate --path CHECKPOINT < raw > translated
 from __future__ import annotations
 
 import argparse
+import inspect
 import re
 import signal
 import sys
@@ -57,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
 
 def meanings() -> dict[str, str]:
     """Return what the docstring of :class:`Options` says of each."""
-    found = re.findall(r"^ +([\w, ]+): (.+(?:\n {12}.+)*)", Options.__doc__ or "", re.MULTILINE)
+    found = re.findall(r"^ {4}([\w, ]+): (.+(?:\n {8}.+)*)", inspect.getdoc(Options) or "", re.MULTILINE)
     return {name: " ".join(text.split()).rstrip(".") for names, text in found for name in names.split(", ")}
 
 

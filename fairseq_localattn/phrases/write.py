@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import signal
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, closing
@@ -83,7 +84,9 @@ def _write_split(
     """Write the phrases of a split to ``files``, .bin and .idx, tag t of ``numbers`` as -1 - t; add new tags to it."""
     builder = indexed_dataset.MMapIndexedDatasetBuilder(str(files[0]), dtype=np.int32)
     work, lines = functools.partial(convert, conversion), max(1, CHUNK // conversion.levels)
-    with closing(map_in_order(work, read_chunks(split, lines), workers)) as chunks:
+    # Ctrl-C reaches all processes: this one ends the workers.
+    start = functools.partial(signal.signal, signal.SIGINT, signal.SIG_IGN) if workers > 1 else None
+    with closing(map_in_order(work, read_chunks(split, lines), workers, start=start)) as chunks:
         for chunk in chunks:
             check_lengths(split, chunk.subwords)
             split.count(chunk)

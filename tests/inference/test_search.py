@@ -62,6 +62,16 @@ def test_every_option_has_fairseqs_hypotheses(options: dict[str, Any]) -> None:
         assert len(set(longest)) > 3 and min(longest) < 20
 
 
+@pytest.mark.parametrize("name", ["transformer_mma_tiny", "transformer_relpos_tiny", "transformer_diffwin_tiny"])
+def test_keys_in_bf16_change_scores_by_little(name: str) -> None:
+    model, args = random_model(name)
+    tokens, ours = batch_of(model, LENGTHS)["src_tokens"], without_fairseq(model, args)
+    found = []
+    for ours.decoder.kept_in in (None, torch.bfloat16):
+        found.append([best[0].score for best in search(ours, tokens, Options(max_len_b=30, temperature=3.0))])
+    assert found[0] != found[1] and found[1] == pytest.approx(found[0], abs=0.05)  # one may be another hypothesis
+
+
 def _other_weights(model: Any) -> Any:
     model.load_state_dict({name: 0.7 * tensor for name, tensor in model.state_dict().items()})
     return model

@@ -368,12 +368,12 @@ def measure_of(recipe: Recipe) -> Measure:
     if task not in BY_TASK:
         where = recipe.train["task"].where
         raise RecipeError(f"{where}: no measure for the task {task}: there are {', '.join(BY_TASK)}")
-    if recipe.lead:
-        return Lead()
-    found = BY_METRIC.get(metric, BY_TASK[task])()
+    found = Lead() if recipe.lead else BY_METRIC.get(metric, BY_TASK[task])()
     tests = recipe.corpus.tests
     if list(tests.values()) != ["test"] and not isinstance(found, Translation):
         raise RecipeError(f"{recipe.where}: {metric} is measured on the test set alone, not on {', '.join(tests)}")
+    if recipe.lead:
+        return found
     for key in found.data_keys:
         if not getattr(recipe.corpus, key):
             raise RecipeError(f"{recipe.where}: data needs the key {key!r}")

@@ -37,7 +37,6 @@ from experiments.system.checkout import CODE, ROOT, USER_DIR, code_of, commit, p
 from experiments.system.environment import PACKAGE, hardware, versions
 from experiments.system.logs import train_log
 from experiments.system.processes import Job, JobFailed, lock, read_stamp, write_stamp
-from fairseq_localattn.options import option_names
 
 AVERAGER = ROOT / "scripts" / "average.py"
 GENERATING = "generating"  # folder of unfinished output, which is moved when it is complete
@@ -153,11 +152,11 @@ class Run:
         return self.folder / self.measure.output()
 
     def encoder_flags(self) -> list[str]:
-        """Return the variant's flags and dropout, as probing from scratch takes them."""
-        from fairseq.models import ARCH_MODEL_REGISTRY
+        """Return the model's flags but those of the decoder, as probing from scratch takes them."""
+        from fairseq_localattn.analysis.describe import model_actions, parse  # here, as the import takes seconds
 
-        options = getattr(ARCH_MODEL_REGISTRY[self.arch], "options", None)  # fairseq's models have none
-        own = frozenset(["dropout", *(option_names(options) if options else ())])
+        names = (action.dest for action in model_actions(parse(self.arch, [])[1]))
+        own = frozenset(name for name in names if not name.startswith(("decoder", "share")))
         narrow = narrow_flags(self.arch, ("encoder",)) if self.narrow else []
         return [*expand(self.recipe, "train", only=own), *narrow]
 

@@ -151,7 +151,7 @@ def test_probing_has_its_mean(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arch", "flags"),
     [
-        ("transformer_hybrid_tiny", {"localattn_encoder": "rope & local"}),
+        ("transformer_hybrid_tiny", {"localattn_encoder": "rope & local", "activation_dropout": "0.1"}),
         ("transformer_neighbor_tiny", {"localness_encoder_layers": "all"}),
         ("transformer", {}),
     ],
