@@ -8,7 +8,7 @@
 # In:    py-rouge 1.1, the newest release, rouge/rouge.py, _get_scores_rouge_l_or_w: self.weight_factor in
 #        _compute_p_r_f_score, for both metrics (mended in the repository in 2019); rouge-score 0.1.2
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-install py-rouge==1.1 rouge-score==0.1.2 nltk==3.10.4 "setuptools<82"
+install py-rouge==1.1 rouge-score==0.1.2 nltk==3.10.4 setuptools==81.0.0
 
 python - <<'PYTHON' 2>/dev/null | seen "F1                           ROUGE-1    ROUGE-L
 rouge-score                     60.0       60.0
