@@ -4,7 +4,7 @@ A word that was ever in the beam is a *column* of its sentence's cache. A hypoth
 words. Following the beam reorders paths alone, which all layers share.
 
 Shapes: B sentences, P hypotheses of each, N columns, S words of a path; R = P·B rows, hypothesis by hypothesis. So
-sentences and heads lie at equal steps, in queries as in the cache N×B×H×D, and a product over them copies neither.
+sentences and heads lie at equal steps, in queries as in the cache B×H×N×D, and a product over them copies neither.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ..kernels.masks import hidden_and_bias, join_masks, normalise
@@ -20,7 +21,7 @@ from .decoding import Buffer, IncrementalState, KeyCache
 from .steps import AttentionSteps
 
 LEAST = 16  # columns below which nothing is gained by dropping some
-GROWTH = 2  # room of a cache that grows, in columns that it has
+GROWTH = 1.25  # room of a cache that grows, in columns that it has
 NARROW_FROM = 16  # sentences from which products in another precision pay for the conversions
 
 
@@ -98,20 +99,19 @@ class Paths:
         return x[:, :, 0].unflatten(0, (-1, self.sentences))
 
     def scores(self, q: Tensor, keys: Tensor, scaling: float) -> Tensor:
-        """Return the scaled scores R×H×1×S of queries R×H×1×D and keys N×B×H×D, for each path those of its words."""
-        queries, columns = (x.flatten(1, 2).transpose(0, 1) for x in (self.fold(q).to(keys.dtype), keys))
-        if columns.dtype == torch.bfloat16 and columns.device.type == "cpu":
-            columns = columns.contiguous()  # oneDNN would copy its transpose, number by number
-        found = torch.baddbmm(keys.new_empty(()), queries, columns.transpose(1, 2), beta=0, alpha=scaling)
-        by_path = found.unflatten(0, keys.shape[1:3]).permute(2, 0, 1, 3)
+        """Return the scaled scores R×H×1×S of queries R×H×1×D and keys B×H×N×D, for each path those of its words."""
+        queries = self.fold(q).to(keys.dtype).flatten(1, 2).transpose(0, 1)
+        columns = keys.flatten(0, 1).transpose(1, 2)
+        found = torch.baddbmm(keys.new_empty(()), queries, columns, beta=0, alpha=scaling)
+        by_path = found.unflatten(0, keys.shape[:2]).permute(2, 0, 1, 3)
         return by_path.gather(-1, self._of_heads(by_path)).flatten(0, 1).unsqueeze(2).to(q.dtype)
 
     def weighted_sum(self, weights: Tensor, values: Tensor) -> Tensor:
-        """Multiply the weights of each path's words, R×H×1×S, by values N×B×H×D. Returns R×H×1×D."""
-        whole = weights.new_zeros(*values.shape[1:3], len(self.places), self.columns)
+        """Multiply the weights of each path's words, R×H×1×S, by values B×H×N×D. Returns R×H×1×D."""
+        whole = weights.new_zeros(*values.shape[:2], len(self.places), values.size(2))
         by_path = whole.permute(2, 0, 1, 3)
         by_path.scatter_(-1, self._of_heads(by_path), self.fold(weights))
-        attended = torch.bmm(whole.flatten(0, 1).to(values.dtype), values.flatten(1, 2).transpose(0, 1))
+        attended = torch.bmm(whole.flatten(0, 1).to(values.dtype), values.flatten(0, 1))
         return attended.unflatten(0, whole.shape[:2]).permute(2, 0, 1, 3).flatten(0, 1).unsqueeze(2)
 
     def _of_heads(self, x: Tensor) -> Tensor:
@@ -139,22 +139,30 @@ def attend_along(attention: AttentionSteps, paths: Paths, call: Call, *, cache: 
 
 
 def _stored(cache: KeyCache, paths: Paths, added: dict[str, Tensor], state: BeamState) -> list[Tensor]:
-    """Return whatever is ``added``, R×H×1×D each, with that of former steps, N×B×H×D, as the state keeps it."""
+    """Return whatever is ``added``, R×H×1×D each, with that of former steps, B×H×N×D, as the state keeps it.
+
+    In bf16 on a CPU N is the whole room, with any finite numbers behind the columns: oneDNN would copy a part of it.
+    """
     found, end, buffer = [], paths.columns, cache.read(state)
     stored: Buffer = {}
     for name, x in added.items():
-        new = paths.fold(x)
-        first, whole = end - len(new), buffer.get(name)
-        if whole is None or len(whole) < end:
-            larger = x.new_empty(max(GROWTH * end, LEAST), *new.shape[1:], dtype=state.kept_in)
+        new = paths.fold(x).permute(1, 2, 0, 3)
+        first, whole = end - new.size(2), buffer.get(name)
+        if whole is None or whole.size(2) < end:
+            larger = x.new_zeros(*new.shape[:2], _room(end), new.size(3), dtype=state.kept_in)
             if whole is not None:
-                larger[:first] = whole[:first]
+                larger[:, :, :first] = whole[:, :, :first]
             whole = larger
-        whole[first:end] = new
+        whole[:, :, first:end] = new
         stored[name] = whole
-        found.append(whole[:end])
+        found.append(whole if whole.dtype == torch.bfloat16 and whole.device.type == "cpu" else whole[:, :, :end])
     cache.write(state, stored)
     return found
+
+
+def _room(columns: int) -> int:
+    """Return the columns of a cache that has so many and grows."""
+    return max(int(GROWTH * columns), LEAST)
 
 
 def follow(cache: KeyCache, state: IncrementalState, sentences: Tensor | None, columns: Tensor | None) -> None:
@@ -163,17 +171,11 @@ def follow(cache: KeyCache, state: IncrementalState, sentences: Tensor | None, c
     for name, whole in buffer.items():
         assert whole is not None
         if columns is not None:
-            before, kept = whole.size(1), sentences
-            if kept is None:
-                kept = torch.arange(before, device=whole.device)
-            rows = (columns * before + kept[:, None]).T.flatten()
-            larger = whole.new_empty(GROWTH * columns.size(1), len(kept), *whole.shape[2:])
-            out = larger[: columns.size(1)].flatten(0, 1).flatten(1)
-            flat = whole.flatten(0, 1).flatten(1)
-            if torch.is_grad_enabled():
-                out.copy_(flat.index_select(0, rows))
-            else:
-                torch.index_select(flat, 0, rows, out=out)
-            buffer[name] = larger
+            count, heads, room, _ = whole.shape
+            kept = torch.arange(count, device=whole.device) if sentences is None else sentences
+            first = (kept[:, None] * heads + torch.arange(heads, device=whole.device)) * room
+            taken = F.pad(columns, (0, _room(columns.size(1)) - columns.size(1)))  # free room: copies of a column
+            rows = (first[..., None] + taken[:, None]).flatten()
+            buffer[name] = whole.flatten(0, 2).index_select(0, rows).unflatten(0, (len(kept), heads, -1))
         elif sentences is not None:
-            buffer[name] = whole.index_select(1, sentences)
+            buffer[name] = whole.index_select(0, sentences)
