@@ -213,7 +213,7 @@ def count_step(system: System, settings: Settings) -> dict[str, Launches]:
 
 
 def count_attention(name: str, settings: Settings) -> dict[str, Launches]:
-    """Count forward and backward pass of one attention of modules.py: in a later layer, after what is made once."""
+    """Count forward and backward pass of one attention of modules.py, as in any layer but the first."""
     call = AttentionCall(name, settings)
     call.prepare(make_inputs(LENGTH, SENTENCES, settings, 1))
     found = {}

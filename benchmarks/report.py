@@ -60,7 +60,7 @@ NOTES = {
     "start": "whole processes: fairseq-train to the error of a missing data folder, without and with --user-dir; "
     "`python -m fairseq_localattn --path`; import torch. beyond: median of the differences to the first in each round",
     "optimizer": "norm, optimizer and clearing of gradients alone, of fairseq's own model",
-    "training": "updates by fairseq's trainer, with metrics; time: of an update, ratio: of the times a target word; "
+    "training": "updates by fairseq's trainer, with metrics; time: per update; ratio: by time per target word; "
     "loss: of the last round, in bits a word",
     "launches": "operations that start a kernel on a GPU, counted on the device meta in bf16, with localattn_adam; "
     "optimizer: with norm and clearing of gradients. share: of those of the first row of its kind. syncs: waits of the "

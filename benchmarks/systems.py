@@ -97,32 +97,22 @@ _USUAL = tuple(name for name, system in SYSTEMS.items() if system.architecture !
 DEFAULT_SYSTEMS = {
     "step": _USUAL,
     "generation": _USUAL,
-    "inference": (
-        "mma",
-        "csan_1d",
-        "rope",
-        "alibi",
-        "t5bias",
-        "mgsa_ngram",
-        "mgsa_syntactic",
-        "man",
-        "diffwin",
-    ),
+    "inference": tuple("mma csan_1d rope alibi t5bias mgsa_ngram mgsa_syntactic man diffwin".split()),
     "training": ("mma", "csan_2d", "man", "diffwin", "mgsa_ngram"),
     "long": ("mma", "hybrid_alibi", *EVERYWHERE),
 }
 
 
 def systems_of(settings: Settings, part: str) -> list[System]:
-    """Return the baseline, with it those of other precision or optimizer, and the selected systems of a part.
+    """Return the baselines and the selected systems of a part.
 
-    In a run in bf16 there is one in fp32, and where this package's models have its optimizer, one with that.
+    A run in bf16 also has the baseline in fp32, and one with localattn_adam also the baseline with that optimizer.
     """
     asked = DEFAULT_SYSTEMS[part] if settings.systems is None else settings.chosen(tuple(SYSTEMS)[1:])
     plain = [PLAIN]
     if settings.precision != "fp32":
         plain.append(PLAIN_FP32)
-    if settings.optimizer == FUSED and part != "generation":
+    if settings.optimizer == FUSED and part not in ("generation", "inference"):
         plain.append(PLAIN_FUSED)
     return [SYSTEMS[name] for name in dict.fromkeys((*plain, *asked))]
 
@@ -174,16 +164,8 @@ def parse(system: System, settings: Settings) -> Any:
     words = ["data", "--arch", system.architecture_of(settings), "--share-all-embeddings"]
     words += ["--task", "translation_with_phrases" if system.trees else "translation"]
     words += ["--criterion", TAGGING if system.trees else "label_smoothed_cross_entropy", "--label-smoothing", "0.1"]
-    words += [
-        "--optimizer",
-        system.optimizer or settings.optimizer,
-        "--adam-betas",
-        "(0.9, 0.98)",
-        "--lr",
-        "1e-4",
-        "--dropout",
-        str(settings.dropout),
-    ]
+    words += ["--optimizer", system.optimizer or settings.optimizer, "--adam-betas", "(0.9, 0.98)", "--lr", "1e-4"]
+    words += ["--dropout", str(settings.dropout)]
     words += ["--bf16"] if settings.half_parameters else []
     words += [*system.flags, *(settings.flags if system.architecture != PLAIN else ())]
     try:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""The command of scripts/experiments/report/pages.py: makes the tables of README.md and results/*.md."""
+"""The command of scripts/experiments/report/pages.py: makes the tables of all pages, and pictures of gains."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-# Shell functions that the scripts here and in data-prep share; source it after `set -euo pipefail`.
+# Shell functions that the scripts here and in data-prep share.
 
 REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 VENV=${LOCALATTN_VENV:-.venv}

@@ -22,14 +22,14 @@ started=$(date +%s)
 
 clock() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
 
-# with_setup_progress SECONDS_AFTER COMMAND...: runs the set-up; besides its own messages a line every 15 s says how
-# much is left of it and of the SECONDS_AFTER that follow. From nothing it takes about SETUP_SECONDS, else no time.
+# with_setup_progress SECONDS_AFTER COMMAND...: runs the set-up and prints the time left every 15 s, with the
+# SECONDS_AFTER that follow. The first set-up takes about SETUP_SECONDS, a later one hardly any time.
 SETUP_SECONDS=180
 with_setup_progress() {
   local after=$1 begin=$SECONDS ticker status=0 parent=$$
   shift
   (
-    # One sleep at a time, and an end by itself when the quick start has gone.
+    # It ends by itself when the quick start is gone.
     while sleep 15 && kill -0 "$parent" 2>/dev/null; do
       left=$((SETUP_SECONDS - SECONDS + begin))
       ((left > 10)) || left=10

@@ -79,15 +79,24 @@ print(version)
 EOF
 }
 
+# The interpreter of one of pip's scripts: in its first line or, where the path is long or has a space, in its second.
+interpreter_of() {
+    sed -nE "1s/^#!(.*python[0-9.]*)\$/\1/p; 2s/^'''exec' \"?([^\"]*python[0-9.]*)\"? .*/\1/p" "$1" 2>/dev/null
+}
+
 # The environment works and has not been moved here from another directory (its scripts name their interpreter).
 venv_is_whole() {
     [[ -f $VENV/pyvenv.cfg ]] && supported "$PY" && "$PY" -m pip --version >/dev/null 2>&1 &&
-        [[ $(dirname "$(sed -n '1s/^#!//p' "$VENV/bin/pip" 2>/dev/null)") -ef $VENV/bin ]]
+        [[ $(dirname "$(interpreter_of "$VENV/bin/pip")") -ef $VENV/bin ]]
 }
 
 make_venv() {
     if [[ -e $VENV && ! -f $VENV/pyvenv.cfg && -n $(ls -A "$VENV") ]]; then
         die "$VENV is there and is no virtual environment; move it away, or set LOCALATTN_VENV"
+    fi
+    # Without -q, with which grep may end before compgen has written all.
+    if [[ ! -f $LOG ]] && compgen -G "$VENV/lib/python3*/site-packages/*.dist-info" | grep -vE '/(pip|setuptools)-' >/dev/null; then
+        die "$VENV was not made by this script, and lacks pip or a supported Python; move it away, or set LOCALATTN_VENV"
     fi
     find_python
     say "creating $VENV with $("$PYTHON" --version)"

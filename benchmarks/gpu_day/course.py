@@ -16,7 +16,7 @@ from experiments.system.progress import clock
 
 LONGEST = 9 * 60.0  # seconds of a step that does not continue: no command of the day should take as long
 LEAST = 60.0  # seconds for which a step that continues is worth a start: its imports alone take ten
-CAUTION = 1.3  # a step that was stopped before its end will take longer than that
+CAUTION = 1.3  # a stopped step is taken to need this many times what it ran
 
 
 @dataclass
@@ -69,7 +69,7 @@ class Step:
         return f"stopped after {clock(found['stopped'])}" if "stopped" in found else "not begun"
 
     def fits(self) -> bool:
-        """Return whether there is time for it: the plan's estimate, or more where it was stopped after more."""
+        """Return whether the time left suffices: for the plan's estimate, or more if a stopped start took longer."""
         expected = max(60 * self.minutes, CAUTION * self.stamp().get("stopped", 0.0))
         return self.deadline - time.monotonic() >= (LEAST if self.continues else expected)
 

@@ -1,6 +1,6 @@
 """The machine of a GPU day: what its Python has, what is installed from a packed folder, and what the GPU is.
 
-This module is read before fairseq is installed, so it imports neither fairseq nor this package.
+This module is read before fairseq is installed, so nothing that it imports may need fairseq or torch.
 """
 
 from __future__ import annotations
@@ -32,20 +32,7 @@ PACKED = {
 SOURCES = ("fairseq-fixed", "antlr4-python3-runtime")  # published as sources alone, and built on the machine
 BUILDERS = ("setuptools", "wheel")  # what builds them, in the versions of constraints.txt
 # Modules that the machine must have itself: torch, and what every installation for machine learning has.
-OWN = (
-    "torch",
-    "numpy",
-    "scipy",
-    "yaml",
-    "tqdm",
-    "regex",
-    "sacrebleu",
-    "Cython",
-    "matplotlib",
-    "pytest",
-    "xdist",
-    "hypothesis",
-)
+OWN = "torch numpy scipy yaml tqdm regex sacrebleu Cython matplotlib pytest xdist hypothesis".split()
 PACKAGE = "fairseq_localattn"
 CHECK = f"import torch, fairseq, {PACKAGE}"
 WHEELS, DATA, COMMIT = "packages", "data", "commit.txt"  # in a packed folder

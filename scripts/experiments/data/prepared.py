@@ -44,8 +44,7 @@ class Prepared:
     def fingerprint_for(self, recipe: Recipe) -> str:
         """Return a hash of the binarised data that the recipe's task reads; empty where there are none yet.
 
-        Data that are read against the direction of their name, as en-de from train.de-en, are others than those read
-        along with it.
+        Data read in reverse, as en-de from train.de-en, have another hash than the same data read forward.
         """
         phrases = recipe.flag("train", "task") == PHRASE_TASK
         if not self.bin.is_dir() or phrases and not self._has_phrases():

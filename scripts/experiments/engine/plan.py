@@ -38,7 +38,7 @@ class Row:
 
     @property
     def training(self) -> str:
-        """What a training is called but for its seed: the same for rows that share it."""
+        """Name of the row's training without the seed; rows that share a training have the same."""
         data = prepared(self.stated, Path())
         run = Run(self.stated, 0, data, stated=self.stated, out=Path(), rows=[self.key])
         return run.known_as(run.options)

@@ -51,8 +51,8 @@ def make_parser(prog: str = "table", description: str | None = __doc__) -> OneLi
     add("--smoke", dest="scale", action="store_const", const="smoke", help="--scale smoke")
     add("--rows", help="comma-separated; default: all, and the baselines that they need")
     add("--seeds", help="comma-separated; default: the recipes'")
-    add("--gpus", type=int, help="of one training, on this machine (default: what its batch fills); on a CPU "
-        "processes (1)")  # fmt: skip
+    add("--gpus", type=int, help="GPUs of one training on this machine (default: as many as its batch fills); on a "
+        "CPU processes (default: 1)")  # fmt: skip
     add("--jobs", type=int, help="trainings side by side (default: the recipe's jobs; on a CPU as many as there are "
         "cores; --nodes: 1)")  # fmt: skip
     add("--threads", type=int, help="of one training on a CPU (default: the recipe's)")
@@ -60,7 +60,7 @@ def make_parser(prog: str = "table", description: str | None = __doc__) -> OneLi
     add("--precision", choices=("auto", *PRECISIONS), default="auto", help="default: by the GPU")
     add("--task", type=int, metavar="N", help="only training N of the rows and seeds, from 0")
     add("--nodes", type=int, default=1, help="machines of one training, by srun in a SLURM job")
-    add("--rendezvous", default="", metavar="HOST:PORT", help="outside SLURM: of this machine")
+    add("--rendezvous", default="", metavar="HOST:PORT", help="with --nodes outside SLURM: a free port of this machine")
     add("--local", action="append", default=[], metavar="[NAME=]DIR", help="folder with a corpus")
     add("--out", type=Path, help="data, models and logs (default: runs/<scale>)")
     add("--results", type=Path, help="folder of the CSVs (default: results; smoke: under --out)")
@@ -110,7 +110,7 @@ def launches(args: argparse.Namespace, recipes: list[Recipe]) -> list[Launch]:
     shared = max(recipe.jobs for recipe in recipes)  # trainings that one GPU holds
     jobs = args.jobs or (1 if args.nodes > 1 else shared)  # machines meet for one training at a time
     gpus = args.gpus or (1 if shared > 1 else max(1, len(visible) // jobs))
-    if visible and gpus * jobs > len(visible) * shared:
+    if visible and (gpus > len(visible) or gpus * jobs > len(visible) * shared):
         raise RecipeError(f"--gpus {gpus} --jobs {jobs}: only {len(visible)} GPUs are visible")
     # The papers' GPUs are V100 and P40: where a dry run sees none, it shows what a V100 would be given.
     auto = best_precision(capabilities) if visible else "fp16"

@@ -1,4 +1,4 @@
-"""BLEU by sacreBLEU: its tokeniser by language, several references, compound splitting, significance."""
+"""BLEU by sacreBLEU: counts by sentence, tokeniser by language, several references, groups by length, compounds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from experiments.measure.generated import ScoreError
 
 REFERENCE_LENGTHS = ("closest", "shortest")
 TOKENISERS = {"zh": "zh", "ja": "ja-mecab"}  # sacreBLEU's, by language; of all others 13a
-LENGTHS = (10, 20, 30, 40, 50)  # the longest sources of all groups by length but the last, in words; Cui et al. 2019
+LENGTHS = (10, 20, 30, 40, 50)  # upper bounds in words of the groups by source length but the last; Cui et al. 2019
 FEWEST = 10  # sentences of a group whose BLEU is shown; the CSV has all groups
 # Orders of n-grams, as in Figure 3 of Yang et al. 2019 and Figure 2 of Hao et al. 2019.
 ORDERS = range(1, 9)
@@ -65,7 +65,7 @@ class Counter:
     ):
         documents = [list(reference) for reference in references]
         rules: dict[str, Any] = {"lowercase": lowercase, "tokenize": tokenize, "reference_length": reference_length}
-        self._bleu = _metric(references=[document[:1] for document in documents], **rules)  # it counts nothing itself
+        self._bleu = _metric(references=[document[:1] for document in documents], **rules)  # for scores and signature
         self._by_order = _metric(references=documents, max_ngram_order=max(ORDERS), smooth_method="none", **rules)
         self._length = f"|reflen:{reference_length}" if len(documents) > 1 else ""
         self._output = f"|output:{output}" if output else ""

@@ -18,8 +18,8 @@ chrF is sacreBLEU's on the same text. COMET is not included: it needs a trained 
 Pieces of SentencePiece join to text, and are not detokenised unless --tokenised is another text than --reference.
 --tokenised adds BLEU on the tokens as they are (as multi-bleu.perl counts), with --target de or fr also after
 compound splitting. --by-length adds BLEU by the number of source words (10,20 makes three groups: up to 10, up to 20,
-longer), --by-ngram BLEU of the n-grams of each order from 1 to 8 alone. --baseline tests against another system: BLEU
-and ROUGE by paired bootstrap, accuracy by McNemar's test. Several outputs are those of several seeds, whose BLEU is
+longer), --by-ngram BLEU of the n-grams of each order from 1 to 8 alone. --baseline tests against another system: BLEU,
+chrF, ROUGE by paired bootstrap, accuracy by McNemar's test. Several outputs are those of several seeds, whose BLEU is
 counted and tested over all of them together: sentences are resampled, the trainings are not. In the place of an output
 may stand its counts of BLEU, a file of results/counts.
 An output in which a sentence is missing or doubled is an error.
@@ -138,7 +138,7 @@ def make_parser() -> OneLineParser:
     form = argparse.RawDescriptionHelpFormatter
     parser = OneLineParser(prog="score", description=__doc__, formatter_class=form)
     add = parser.add_argument
-    add("output", nargs="*", default=[], help="fairseq's output, of several seeds several; accuracy: predictions; "
+    add("output", nargs="*", default=[], help="outputs of fairseq-generate, one a seed; accuracy: predictions; "
         "perplexity: the log")  # fmt: skip
     add("--metric", choices=METRICS, default="bleu", help="default: bleu")
     add("--reference", type=Path, action="append", help="raw reference, one sentence a line; or several")

@@ -97,7 +97,7 @@ class Measure(abc.ABC):
         return [run.folder / self.output() for run in runs if run is not None]
 
     def variant(self, run: Measured) -> str:
-        """Return what tells this measure of a training from another of its kind, as part of a file's name."""
+        """Return the part of a file's name that tells two measures of one kind apart."""
         return ""
 
     def train_flags(self, run: Measured) -> list[str]:

@@ -218,7 +218,7 @@ def _summed(counts: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]
 def chrf(outputs: Sequence[str | Path], test: TestSet, baselines: Sequence[str | Path] = ()) -> list[Measurement]:
     """Return sacreBLEU's chrF of the outputs' text, of several seeds together, tested against a baseline's as BLEU is.
 
-    It has no test where a baseline is a file of BLEU's counts, and is not there for such an output: these hold no text.
+    Files of BLEU's counts hold no text: such an output has no chrF, and against such a baseline there is no test.
     Raises ScoreError.
     """
     if any(map(is_counts, outputs)):

@@ -1,7 +1,6 @@
 """YAML files as values that know their lines, for errors that name file and line.
 
-Read is YAML without its traps: no aliases (ten lines of them expand to billions of values), no tags, no key twice, and
-no more than MOST_BYTES.
+Aliases (ten lines of them expand to billions of values), tags, repeated keys and files above MOST_BYTES are refused.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class RecipeError(UsageError):
 
 @dataclass(frozen=True)
 class Entry:
-    """A value of a recipe and its place, 'file:line'. That of a mapping is a dict of entries."""
+    """A value of a recipe and its place, 'file:line'. The value of a mapping is a dict of entries."""
 
     value: Any
     where: str

@@ -69,8 +69,8 @@ class Recipe:
     update_freq on any number of GPUs. ``checkpoint``: the one that is measured, 'last' or 'best' on the validation set;
     ``average``: {last: N} or {best: N} checkpoints that are averaged instead. ``jobs``: trainings side by side on one
     GPU, ``threads``: of one training on a CPU, ``hardware``: 'cpu' or 'gpu'. ``expect_minutes``: of one training, for
-    the estimate of the time left; at full scale it follows from ``sizes``. ``lead``: the first sentences of an article
-    are its summary, without a model. ``probing``: 'pre-trained' or 'scratch', with trees in ``trees``.
+    the estimate of the time left; at full scale it follows from ``sizes``. ``lead``: number of an article's first
+    sentences that are its summary, without a model. ``probing``: 'pre-trained' or 'scratch', with trees in ``trees``.
     """
 
     where: str

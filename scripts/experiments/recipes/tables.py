@@ -10,7 +10,7 @@
       local: {label: + Local Attention, architecture: …, train: {mma_heads: "global:1,local:3"}, paper: {…}}
 
 Keys of a recipe that stand in the table hold for all rows, those of a row for that row at every scale. Keys under
-``full`` (of the table or of a row) hold at full scale alone, keys under ``small`` at small and at sample scale, keys
+``full`` (of the table or of a row) hold at full and smoke scale, keys under ``small`` at small and sample scale, keys
 under ``sample`` at sample scale alone and over those under ``small``. At small scale a row has the ``_small`` size of
 its architecture, at sample scale the ``_medium`` one. A row may have its own ``extends``, its own ``small: {extends:
 FILE}``, and its own ``baseline``: a row of this table, TABLE/ROW of the same paper, or null. ``same_as`` begins a row

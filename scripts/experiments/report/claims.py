@@ -8,8 +8,8 @@
         where: §5.4
         why: no measure of it yet     # in the place of compare: nothing tests it
 
-A comparison names a table of the paper and two rows of it; the first one must be better: in the row's metric, or in one
-that stands behind, ``table5 man > transformer: w1_layer1``. With two metrics, ``fig2 mma > transformer: bleu_20_30 >
+A comparison names a table of the paper and two rows of it; the first one must be better: in the row's metric, or in the
+one after the colon, ``table5 man > transformer: w1_layer1``. With two metrics, ``fig2 mma > transformer: bleu_20_30 >
 bleu_0_10``, it must be better by more in the first of them.
 """
 

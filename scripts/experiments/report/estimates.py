@@ -12,6 +12,7 @@ trainings are met within a third on a V100 and within 40 % on a P40, as the test
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from experiments.recipes.recipe import Recipe
@@ -37,7 +38,7 @@ ACTIVATIONS = 3
 LOGITS = 16
 CONTEXT = 1e9  # bytes of CUDA itself, chosen
 CHECKPOINT = 12  # bytes a parameter: the weight and Adam's two moments in fp32
-SENTENCE = 32  # tokens of a sentence where a batch is counted in sentences, and none says where they are cut; chosen
+SENTENCE = 32  # tokens of a sentence, chosen: for batches that are counted in sentences, without max_positions
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Estimate:
 
 def kind_of(name: str) -> str:
     """Return the key of ``PEAK`` for a GPU's name, as torch has it; ``REFERENCE`` for one that is not there."""
-    return next((kind for kind in PEAK if kind in name), REFERENCE)
+    return next((kind for kind in PEAK if re.search(rf"{kind}\b", name)), REFERENCE)
 
 
 def estimate(recipe: Recipe, gpu: str) -> Estimate | None:

@@ -35,7 +35,7 @@ from experiments.report.text import (
 )
 
 SCALES = ALL_SCALES[1:]  # those with results
-SAME_AS_BASELINE = ("scale", "metric", "seed", "updates", "batch_tokens")  # columns in which a line has to be like it
+SAME_AS_BASELINE = ("scale", "metric", "seed", "updates", "batch_tokens")  # as in its baseline
 # Every mechanism on the same data, with the same sizes and updates.
 RANKING = "comparisons/mechanisms"
 # The rows of the table in README.md, at small scale: PAPER/TABLE/ROW, with the paper's idea and the model.
@@ -187,7 +187,7 @@ def _columns(entries: Sequence[Entry], scales: Sequence[str], digits: int) -> li
 
 
 def _same(values: Sequence[str]) -> tuple[str, Sequence[str]]:
-    """Return what all values are that are not empty, and nothing; or an empty text, and the values."""
+    """Return the one value that is not empty, and (); where values differ, '' and all of them."""
     found = set(values) - {""}
     return ("", values) if len(found) > 1 else ("".join(found), ())
 

@@ -89,7 +89,7 @@ def _lines(root: Path, part: str, precision: str, *more: str) -> dict[tuple[str,
 
 
 def _ratio(lines: dict[tuple[str, ...], Line], *key: str, column: str = "ratio_median", over: str = "") -> str:
-    """Return a ratio, or by how much it is above another system's, such as fairseq's own in fp32; '' for no line."""
+    """Return a ratio, divided by that of the system ``over`` if given, such as fairseq's in fp32; '' for no line."""
     if key not in lines:
         return ""
     return f"{lines[key].number(column) / (lines[over,].number(column) if over else 1):.2f}"

@@ -158,7 +158,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("inputs", nargs="+", type=Path, metavar="FOLDER|FILE", help=told)
     group = parser.add_mutually_exclusive_group()
     for kind, (_, what, _) in KINDS.items():
-        group.add_argument(f"--{kind.replace('_', '-')}", type=int, metavar="N", help=f"those of the folder {what}")
+        group.add_argument(f"--{kind.replace('_', '-')}", type=int, metavar="N", help=f"average N checkpoints {what}")
     parser.add_argument("--output", required=True, type=Path, help="the file to write")
     args = parser.parse_args(argv)
     logging.disable(logging.INFO)  # of fairseq

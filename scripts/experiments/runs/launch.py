@@ -55,7 +55,7 @@ class Launch:
         return self.gpus * self.nodes
 
     def environment(self, train: bool = True) -> dict[str, str]:
-        """Return the variables that tell the training its GPUs, or another step the first of them; on a CPU none."""
+        """Return the variables that name the GPUs: all of them for a training, one for other steps, none on a CPU."""
         if self.cpu:
             return {"CUDA_VISIBLE_DEVICES": ""}
         gpus = (self.devices or ())[: None if train else 1]
@@ -89,7 +89,7 @@ class Launch:
     def adapt(self, recipe: Recipe) -> Recipe:
         """Return the recipe with the flags of this machine: precision, device, optimizer, and the same effective batch.
 
-        On GPUs without graphs, unless the recipe asks for them: their batches are not those of fairseq's Transformer.
+        CUDA graphs are off unless the recipe asks for them: they change which sentences are in a batch.
         gpus × max_tokens × update_freq is that of the recipe, rounded down to whole tokens a process. Raises
         RecipeError where the batch is smaller than the number of processes.
         """
@@ -118,13 +118,10 @@ class Launch:
 def batch_of(recipe: Recipe, launch: Launch) -> tuple[int, int]:
     """Return the batch of one process and step on this machine, in ``batch_key``, and update_freq.
 
-    Raises RecipeError where the recipe has no size, or one below the number of processes.
+    Raises RecipeError where the recipe has no size, or a batch below the number of processes.
     """
-    key = batch_key(recipe)
-    size = recipe.flag("train", key)
-    if not isinstance(size, int):
-        raise RecipeError(f"{recipe.where}: train needs max_tokens (or batch_size): they make the effective batch")
-    total = paper_batch(recipe)
+    key, total = batch_key(recipe), paper_batch(recipe)
+    size = int(recipe.flag("train", key))
     if launch.world > total:
         unit = "tokens" if key == "max_tokens" else "sentences"
         raise RecipeError(f"{recipe.where}: {launch.world} processes, but a batch has {total} {unit}")
@@ -144,10 +141,16 @@ def _is_own(recipe: Recipe) -> bool:
 
 
 def paper_batch(recipe: Recipe) -> int:
-    """Return the effective batch of the recipe: gpus × max_tokens (or batch_size) × update_freq."""
+    """Return the effective batch of the recipe: gpus × max_tokens (or batch_size) × update_freq.
+
+    Raises RecipeError where the recipe has no size.
+    """
+    size = recipe.flag("train", batch_key(recipe))
+    if not isinstance(size, int):
+        raise RecipeError(f"{recipe.where}: train needs max_tokens (or batch_size): they make the effective batch")
     freq = recipe.flag("train", "update_freq", [1])
     freq = freq[0] if isinstance(freq, list) else freq
-    return recipe.gpus * int(recipe.flag("train", batch_key(recipe))) * int(freq)
+    return recipe.gpus * size * int(freq)
 
 
 def best_precision(capabilities: Sequence[tuple[int, int]]) -> str:

@@ -90,7 +90,7 @@ class Run:
 
     @functools.cached_property
     def options(self) -> str:
-        """``settings_hash`` with the name of the data in place of what they hold: it is known before they are there."""
+        """``settings_hash`` with the name of the data in place of their hash: known before they are prepared."""
         return settings_hash(self.stated, f"{self.data.folder.name} {self.data.source}-{self.data.target}")
 
     @property
@@ -199,7 +199,7 @@ class Run:
         return f"{self.label}: {todo}, in {self.folder}"
 
     def announcement(self) -> str:
-        """Return the command of the other machines where this one does not start it; empty else."""
+        """Return the command to start by hand on the other machines; empty where none is needed."""
         by_hand = self.launch.rendezvous and not self.launch.srun and not self.facts()
         return f"on each other machine, in this folder: {shlex.join(self.train_argv())}" if by_hand else ""
 

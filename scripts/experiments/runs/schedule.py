@@ -15,7 +15,7 @@ POLL_SECONDS = 0.3
 
 
 class Work(Protocol):
-    """What calls of ``advance`` bring to its end: a run, or a step of a GPU day. Works of one folder take turns.
+    """A run, or a step of a GPU day: ``advance`` is called until it is done. Two of one folder take turns.
 
     ``announcement``: said before it begins. ``advance`` returns whether all is done; raises JobFailed, Busy, OSError.
     """

@@ -58,14 +58,19 @@ def write_stamp(path: Path, facts: Mapping[str, Any]) -> None:
 
 
 def lock(folder: Path) -> IO[str]:
-    """Take a folder for this process, and the children that inherit the file. Raises Busy where it is taken."""
+    """Take a folder for this process, and the children that inherit the file. Raises Busy where it is taken.
+
+    Where the file system has no locks, nothing is held.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     stream = open(folder / ".lock", "a+", encoding="utf-8")
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         stream.close()
         raise Busy(f"{folder}: another run is at work here; wait for it, stop it, or choose another --out") from None
+    except OSError:
+        pass
     files.remove_parts(folder)  # of writers that were killed
     return stream
 
@@ -213,7 +218,8 @@ def stop_on_signals() -> None:
 
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, interrupt)
-        signal.signal(signal.SIGHUP, interrupt)
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup sets it
+            signal.signal(signal.SIGHUP, interrupt)
 
 
 def tail(path: Path) -> str:

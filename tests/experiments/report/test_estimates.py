@@ -82,4 +82,5 @@ def test_estimates_for_reading() -> None:
         found.text(1, "V100") == "2.0 h on 1 V100, 40 GB of memory (a V100 has 32: lower --max-tokens), 1.3 GB of disk"
     )
     assert found.text(8, "H200") == "2.0 h on 8 H200, 40 GB of memory, 1.3 GB of disk"
-    assert [estimates.kind_of(name) for name in ("NVIDIA A100-SXM4-80GB", "Tesla T4", "")] == ["A100", "V100", "V100"]
+    names = ("NVIDIA A100-SXM4-80GB", "NVIDIA H200", "RTX A1000", "Tesla T4", "")
+    assert [estimates.kind_of(name) for name in names] == ["A100", "H200", "V100", "V100", "V100"]

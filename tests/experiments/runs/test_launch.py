@@ -61,6 +61,8 @@ def test_gpus_that_a_batch_fills(paper: recipe.Recipe, tmp_path: Path) -> None:
     assert gpus(sentences) == 3 and launch.batch_of(sentences, launch.Launch(gpus=2)) == (48, 1)
     with pytest.raises(recipe.RecipeError, match="128 processes, but a batch has 96 sentences"):
         launch.batch_of(sentences, launch.Launch(gpus=128))
+    with pytest.raises(recipe.RecipeError, match="train needs max_tokens .or batch_size."):
+        gpus(load(tmp_path, BASE.replace("max_tokens: 600", "seed: 1")))
     assert launch.Launch(gpus=64).fitted(small).gpus == 64  # asked for
     found = launch.Launch(gpus=2, devices=("4", "5"), fit=True).fitted(small)
     assert (found.gpus, found.devices) == (1, ("4",))

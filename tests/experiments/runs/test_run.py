@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import subprocess
 from pathlib import Path
@@ -42,6 +43,14 @@ def test_a_folder_has_one_owner(loaded: Recipe, tmp_path: Path) -> None:
     with processes.lock(one.folder), pytest.raises(processes.Busy, match="another run is at work here"):
         one.advance()
     assert not run_all(one)
+
+
+def test_a_folder_without_locks_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOSYS, "not implemented")
+
+    monkeypatch.setattr(processes.fcntl, "flock", flock)
+    processes.lock(tmp_path).close()
 
 
 def test_a_run_that_cannot_start_gives_its_folder_back(loaded: Recipe, tmp_path: Path) -> None:
