@@ -12,7 +12,7 @@ class DataError(Exception):
 
 
 class UsageError(Exception):
-    """What a preparation is asked for and cannot do; the message says what to do instead."""
+    """A request that a preparation cannot fulfil; the message says what to do instead."""
 
 
 def as_status(work: Callable[[], None]) -> Callable[[], int]:
@@ -29,7 +29,7 @@ def as_status(work: Callable[[], None]) -> Callable[[], int]:
             print(f"data error: {error}", file=sys.stderr)
             return 1
         except OSError as error:
-            what = "" if isinstance(error, FileNotFoundError) else "cannot be written: "
+            what = "" if isinstance(error, FileNotFoundError) else "cannot be read or written: "
             print(f"data error: {error.filename or 'a file'}: {what}{error.strerror}", file=sys.stderr)
             return 1
         return 0

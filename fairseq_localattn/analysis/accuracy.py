@@ -62,7 +62,7 @@ def make_parser() -> argparse.ArgumentParser:
     """Return the command's parser."""
     parser = argparse.ArgumentParser(
         prog="python -m fairseq_localattn.analysis.accuracy",
-        description="Print the accuracy of a classifier on a split, with its 95 %% confidence interval.",
+        description="Print the accuracy of a classifier on a split, with its 95 % confidence interval.",
     )
     parser.add_argument("data", metavar="DATA", help="folder with input0 and label, that fairseq-preprocess wrote")
     parser.add_argument("--path", required=True, metavar="CHECKPOINT")

@@ -90,7 +90,7 @@ def collect_weights(
         for sublayer, attention in attentions.items():
             request, read = _weight_hooks(sublayer, weights, by_head)
             handles.append(attention.register_forward_pre_hook(request, with_kwargs=True))
-            handles.append(attention.register_forward_hook(read, prepend=True))  # before one that asked for less
+            handles.append(attention.register_forward_hook(read, prepend=True))  # an outer one reads later
         yield weights
     finally:
         for handle in handles:

@@ -27,14 +27,14 @@ from ..options import fill_defaults, option_names
 from ..speed.runtime import ImplementationOptions
 from .command import add_user_dir, check_checkpoint
 
-# fairseq's task → the model whose attention is described by texts, and the architecture with its smallest name.
+# fairseq's task → the model whose attention is described by texts, and its architecture without a size.
 HYBRIDS = {
     "translation": ("transformer_localattn", "transformer_hybrid"),
     "language_modeling": ("transformer_lm_hybrid", "transformer_lm_hybrid"),
     "sentence_prediction": ("transformer_hybrid_classifier", "transformer_hybrid_classifier"),
 }
 COLUMNS, INDENT = 100, " " * 4  # of the list of flags
-# What the parser of a task asks for beside it.
+# Other flags that fairseq's parser needs for a task.
 MORE = {"sentence_prediction": ["--criterion", "sentence_prediction", "--num-classes", "2"]}
 
 
@@ -159,7 +159,7 @@ def flag_lines(arch: str, flags: Sequence[str]) -> list[str]:
 
 
 def _written(action: argparse.Action, value: Any) -> list[str]:
-    """Return a flag with its value. Raises UsageError for the absence of what the other architecture has."""
+    """Return a flag with its value. Raises UsageError for a switch that no flag can turn off."""
     flag = next(each for each in action.option_strings if each.startswith("--"))
     if action.nargs == 0:
         if not value:

@@ -32,7 +32,7 @@ class Parser(ArgumentParser):
     _checks: tuple[Callable[[Namespace], None], ...] = ()
 
     def check_with(self, check: Callable[[Namespace], None]) -> None:
-        """Let ``parse_args`` call ``check`` with the arguments; it raises UsageError for those that cannot be."""
+        """Let ``parse_args`` call ``check`` with the arguments; it raises UsageError for invalid ones."""
         self._checks += (check,)
 
     def error(self, message: str) -> NoReturn:
@@ -84,7 +84,7 @@ def _meant(flag: str, known: Iterable[str], owners: Mapping[str, list[str]]) -> 
 
 
 def _owner(flag: str, owners: Mapping[str, list[str]]) -> str:
-    """Return what a flag belongs to; of several the one whose name has its words, and of these the shortest."""
+    """Return what a flag belongs to; of several, that with most words in common, then the shortest."""
     kind = owners[flag][0].partition(" ")[0]
     words = set(flag.split("-"))
     same = [owner for owner in owners[flag] if owner.partition(" ")[0] == kind]
@@ -150,7 +150,8 @@ def check_preprocess(args: Namespace) -> None:
         if dictionary and not os.path.isfile(dictionary):
             raise UsageError(f"there is no dictionary {dictionary}")
         for flag in ("trainpref",) if args.dict_only else ("trainpref", "validpref", "testpref"):
-            for prefix in filter(None, (getattr(args, flag) or "").split(",")):
+            value = getattr(args, flag) or ""
+            for prefix in filter(None, [value] if flag == "trainpref" else value.split(",")):
                 file = _named(prefix, language)
                 if not os.path.isfile(file):
                     more = "" if language else "; give the languages, -s and -t, or --only-source"

@@ -85,7 +85,7 @@ def _checked(
     dictionary: Dictionary | None = None,
 ) -> Any:
     """Wrap ``make_dataset`` so that it raises UsageError for a damaged data set, which fairseq reads without checks."""
-    legacy = impl in ("cached", "lazy")  # also where the kind could not be inferred
+    legacy = impl in ("cached", "lazy")  # "cached" is also fairseq's default for an unknown kind
     if (legacy or impl == "mmap") and MMapIndexedDataset.exists(path):
         with open(f"{path}.idx", "rb") as file:
             magic = file.read(8)

@@ -1,4 +1,4 @@
-"""fairseq-interactive: a line that cannot be translated is named by its number, and unknown words are told of."""
+"""fairseq-interactive: errors name the line, and one warning says that most words are unknown."""
 
 from __future__ import annotations
 

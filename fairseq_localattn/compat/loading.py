@@ -43,7 +43,7 @@ SHOWN = 2  # tensors of each kind
 
 def check_regular(path: str) -> None:
     """Raise CheckpointError for a path that exists and is a folder, a device or a pipe, or a link in a circle."""
-    if os.path.lexists(path) and not os.path.isfile(path) and (os.path.exists(path) or not _dangling(path)):
+    if os.path.lexists(path) and not os.path.isfile(path) and not _dangling(path):
         raise CheckpointError(f"fairseq_localattn: cannot load {path}: it is no file. Give a checkpoint's name")
 
 

@@ -183,7 +183,7 @@ def check_training(cfg: Any) -> None:
 
 
 class _Told(type):
-    """The type of a class whose instances are the errors that :func:`line_of` can tell."""
+    """Metaclass: ``isinstance`` is true for a UsageError and what :func:`line_of` explains."""
 
     def __instancecheck__(cls, error: object) -> bool:
         return isinstance(error, UsageError) or isinstance(error, Exception) and line_of(error) is not None

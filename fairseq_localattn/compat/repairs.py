@@ -147,9 +147,9 @@ def keep_batches_on_resume() -> None:
 def repair_dynamic_convolutions() -> None:
     """Let DynamicConv compute a short text as it decodes it, and train no parameter that it does not use.
 
-    Where a decoder's kernel is wider than the text, fairseq cuts it before its softmax in a full pass, but after it
-    word by word: the scores of a sentence would depend on the longest one in its batch. Zeros in front of the text make
-    it as wide as the kernel. The unused bias is uninitialised memory, and DDP waits for its gradient.
+    Where a decoder's kernel is wider than the text, fairseq cuts the kernel before its softmax in a full pass, but
+    after it in incremental decoding. Scores would depend on the longest sentence of the batch. Zeros in front of the
+    text make it as wide as the kernel. The unused bias is uninitialised memory, and DDP waits for its gradient.
     """
 
     @around(DynamicConv_scripatable, "_forward_unfolded")
@@ -273,10 +273,10 @@ def count_diverse_beams_by_position() -> None:
 
 
 def average_weights_rightly() -> None:
-    """Let ``--store-ema`` average a matrix of several names once an update, and keep the norm at the end of stacks.
+    """Let ``--store-ema`` average a shared matrix once an update, and keep the final norm of stacks.
 
-    fairseq does it for each name: with ``--share-all-embeddings`` a decay of .9 becomes .9³ there. It leaves out the
-    version of a stack, and so takes the average for an old model's, which had no such norm.
+    fairseq averages it once for each name: with ``--share-all-embeddings`` a decay of .9 becomes .9³. It also drops a
+    stack's buffer ``version``, and then takes the average for an old model, which had no such norm.
     """
 
     @around(EMA, "_step_internal")

@@ -1,6 +1,6 @@
 """Saving of checkpoints: a checkpoint is replaced as a whole, and a failure is an error of one line.
 
-Where it would be saved is tried before the training begins.
+The folder is tested before the training begins.
 """
 
 from __future__ import annotations

@@ -52,6 +52,7 @@ def test_a_missing_task_is_named() -> None:
 
 PREPROCESS = [
     ("-s xx -t yy --trainpref none", "--trainpref none: there is no file none.xx"),
+    ("-s xx -t yy --trainpref text,none", "--trainpref text,none: there is no file text,none.xx"),
     ("-s xx -t yy --trainpref text --testpref text,none", "--testpref none: there is no file none.xx"),
     ("--trainpref text", "there is no file text; give the languages, -s and -t, or --only-source"),
     ("-s xx -t yy --testpref text", "--trainpref is missing: dictionaries are made of its text, if not given"),

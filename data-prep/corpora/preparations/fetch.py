@@ -5,7 +5,7 @@ names a mirror (file:// in tests) with files of these names, or one archive; the
 download whose checksum nobody has published is refused, unless --no-checksums accepts it.
 
 Official files are kept in $LOCALATTN_DOWNLOADS/HOST/PATH (by default data/downloads in the repository), where all
-preparations find them. Empty, it keeps them in OUT/download, as are files that nobody can vouch for.
+preparations find them. If it is empty, they are kept in OUT/download, like files without a checksum.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def named(url: str) -> tuple[str, str]:
 
 
 def sum_of(kind: str, file: Path) -> str:
-    """Return the checksum of a file, of the kind of the checksum `kind`."""
+    """Return a file's checksum by the method of the checksum `kind`."""
     if kind in ("-", "text"):
         return kind
     md5 = kind.startswith("md5:")
@@ -87,7 +87,7 @@ def official_folder(given: Given, url: str, other: bool = False) -> Path:
     kept = os.environ.get("LOCALATTN_DOWNLOADS", str(PREP_DIR.parent / "data/downloads"))
     if not kept or other:
         return given.out / "download"
-    return (Path(kept) / url.partition("://")[2].rpartition("@")[2]).parent
+    return (Path(kept) / url.rpartition("://")[2].rpartition("@")[2]).parent
 
 
 def download(given: Given, url: str, file: Path, check: Callable[[Path], None]) -> None:
@@ -146,12 +146,13 @@ def obtain(given: Given, url: str) -> Found:
     if given.local:
         file = given.local / name
         if not file.exists():
-            raise UsageError(f"{given.local} has no {name}: get it from {url}")
+            advice = f"get it from {url}" if "://" in url else "see docs/data.md"
+            raise UsageError(f"{given.local} has no {name}: {advice}")
         given.say(f"check {name}")
         try:
             check(file)
         except DataError as error:
-            advice = "get it again, or give --no-checksums to take it as it is"
+            advice = "get it again" + (", or give --no-checksums to take it as it is" if checked else "")
             raise UsageError(f"{file} is not the official file ({error}); {advice}") from None
         return Found(file, verified)
     other = not checked or checksum == "-" or (checksum == "text" and bool(given.mirror))

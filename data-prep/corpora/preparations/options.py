@@ -116,7 +116,7 @@ class Options:
         self.add("min-correlation", "X", about, "0.3", at_least(-1, decimal=True))
 
     def trees(self, languages: str, default: str = "") -> None:
-        """Add --trees, --parser and --tree-files; default: what the last one says where none is given."""
+        """Add --trees, --parser and --tree-files; default: that of --tree-files, for its help."""
         self.add("trees", "LANG", f"write the phrases of {languages} to OUT/bin; can be added later", "")
         models = "stanza's models, such as train_parser.py makes (default: those that stanza.download has installed)"
         self.add("parser", "DIR", models, check=Path)

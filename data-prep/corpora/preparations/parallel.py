@@ -26,7 +26,7 @@ def parallel(options: Options, words: Sequence[object]) -> Preparation:
     options.add("train", "PREFIX", "PREFIX.LANG, a sentence a line, plain or .gz; empty sides are left out", "")
     options.add("valid", "PREFIX", "validation text, complete as it is; without: pairs of the training text", "")
     options.add("test", "PREFIX", "test text, likewise", "")
-    options.number("held-out", 1000, "about so many for each of them, at most a tenth, taken at even distances")
+    options.number("held-out", 1000, "about N pairs for each missing split, at most a tenth, at even distances")
     kinds = "moses, as fairseq-interactive --tokenizer moses does; or none (moses; with --pieces none)"
     options.add("tokenizer", "NAME", kinds, None, ["moses", "none"])
     options.number("bpe", None, "BPE (subword-nmt) with N merges (10000)")

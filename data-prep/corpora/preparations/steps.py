@@ -31,7 +31,7 @@ class Step(NamedTuple):
     """What fills a folder OUT/name.
 
     fill: writes into the folder that it is given. resumes: it goes on with what a stopped run has left there. until:
-    the steps for whose sake alone the folder is made; it is removed when they are complete. reads: it unpacks archives.
+    the only steps that need the folder; it is removed when they are complete. reads: it unpacks archives.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Step(NamedTuple):
 class Preparation:
     """The steps of a corpus.
 
-    options: what OUT was made by; another one is refused. texts: the user's own files. trees: what the steps tree and
+    options: the settings of OUT; other ones are refused. texts: the user's own files. trees: what the steps tree and
     phrases were made by, which can be added to a folder; "": there are none. result: the last folder.
     """
 
@@ -85,7 +85,7 @@ class Preparation:
         self.given.say(f"{step.title}: done in {time.monotonic() - begin:.0f} s")
 
     def _remove_what_is_over(self) -> None:
-        """Remove folders that served other steps alone, and what was unpacked of archives; these stay."""
+        """Remove folders that no step needs now, and what archives unpacked to; the archives stay."""
         out = self.given.out
         for step in self.steps:
             if self._over(step):

@@ -84,7 +84,7 @@ class Sources:
 
 
 def python() -> str:
-    """Return the interpreter for programs of others."""
+    """Return the Python for other programs: $PYTHON, or this one."""
     return os.environ.get("PYTHON") or sys.executable
 
 
@@ -122,7 +122,7 @@ def tokenise(
 def take_pairs(pair: Pair, folder: Path, part: Path, *, measured: Path, **how: Any) -> None:
     """Write the pairs of folder/train whose lines in measured/train fit, and the other splits of the folder.
 
-    The latter are those that do not exist in `part` after pairs were held out. how: as for bitext.select. Raises
+    Splits that held-out pairs have made in `part` are not copied. how: as for bitext.select. Raises
     DataError.
     """
     bitext.select(pair.files(measured / "train"), pair.files(folder / "train"), part, pair.languages, **how)

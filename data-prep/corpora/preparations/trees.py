@@ -8,7 +8,6 @@ These two steps have options of their own (OUT/trees.txt), so that they can be a
 
 from __future__ import annotations
 
-import gzip
 import logging
 import os
 import re
@@ -79,8 +78,7 @@ def steps(given: Given, pair: Pair, cased: Path | None = None, kind: str = "subw
             if not file.exists():
                 where = "nor one with .gz; one bracketing a line of the tokenised text"
                 raise UsageError(f"{given.tree_files} has no {name}, {where}")
-            text = file.read_bytes()
-            (part / name).write_bytes(gzip.decompress(text) if file.suffix == ".gz" else text)
+            write_lines(part / name, (line for _, line in read_lines(file, open_end=True)))
 
     def parse_all(part: Path) -> None:
         for split in pair.splits:

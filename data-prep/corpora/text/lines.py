@@ -2,14 +2,14 @@
 
 Every preparation reads its text here. What a file may hold that is no text, and what becomes of it:
 
-    a byte-order mark at its start                    left out, with a word
+    a byte-order mark at its start                    left out, with a notice
     a NUL                                             an error; in official corpora kept, until tokenisation drops it
     <s>, <pad>, </s> as a word of tokenised text      an error; in official corpora kept and counted. <unk> is a word
                                                       that corpora have, and that fairseq reads as they mean it
     characters that end a line for Python alone       in training text a space, as tokenisers make of them; in official
     (U+2028, U+0085, form feed …), carriage return    corpora kept, or a space; elsewhere an error, since line n must
                                                       stay line n
-    other white space between words of tokenised text one space, with a word; in official corpora kept
+    other white space between words of tokenised text one space, with a notice; in official corpora kept
     (U+00A0, U+3000, a tab, two spaces …)
     a line of more than LONGEST bytes                 an error
 """

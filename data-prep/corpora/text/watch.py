@@ -41,9 +41,9 @@ def watched(title: str, path: Path, seconds: float = SECONDS) -> Iterator[None]:
 
 
 def run_logged(title: str, path: Path, log: Path, command: Sequence[str], seconds: float = SECONDS) -> int:
-    """Run a command that writes to `path`, with its output in a file; return its exit status. It ends with us."""
+    """Run a command that writes to `path`, with its output in a file; return its exit status. Exceptions end it."""
     with watched(title, path, seconds), log.open("wb") as output:
-        # With the locks of this process, which a program keeps that goes on where this process is killed.
+        # It inherits the locks: they stay held if this process is killed and the program goes on.
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, close_fds=False
         )

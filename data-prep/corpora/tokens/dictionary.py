@@ -1,6 +1,6 @@
 """Makes fairseq's dictionary of a text: the words in order of frequency, from one pass over the lines.
 
-The file is the one that fairseq-preprocess makes, which shows no progress and cannot be continued when it was stopped.
+The file equals that of fairseq-preprocess, which shows no progress.
 Made-up words (madeupword0000 …) fill its size up to a multiple of 8.
 """
 

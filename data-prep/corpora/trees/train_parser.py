@@ -54,7 +54,8 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
     files = {}
     for path in [args.train, args.dev, *args.text]:
         try:
-            files[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
+            name = str(path) if path.name in files else path.name
+            files[name] = hashlib.sha256(path.read_bytes()).hexdigest()
         except OSError as error:
             raise DataError(f"{path}: cannot be read: {error.strerror}") from None
     names = ("lang", "size", "epochs", "steps", "max_words", "seed")

@@ -50,9 +50,9 @@ def own_layers(attentions: Attentions) -> list[int]:
 
 
 def common_site(models: Sequence[nn.Module]) -> str:
-    """Return the first site with windows in a model, else with another mechanism, the decoder's to the encoder first.
+    """Return the first site of BY_INTEREST with windows in any model, else the first with another mechanism.
 
-    Plain models have only that one.
+    Without any mechanism it is cross.
     """
     order = [[site_attentions(model, site) for model in models] for site in BY_INTEREST]
     for layers in (window_layers, own_layers):

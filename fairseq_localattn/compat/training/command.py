@@ -19,7 +19,7 @@ from . import locks, stopping
 
 
 def _training(call: Callable[..., Any], cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
-    """Wrap fairseq's ``call_main(cfg, main, …)``, which starts each of its commands; others than trainings stay."""
+    """Wrap fairseq's ``call_main(cfg, main, …)``, which starts each of its commands; only trainings change."""
     if "validate_and_save" not in getattr(main, "__globals__", {}):
         return call(cfg, main, **kwargs)
     if cfg.distributed_training.distributed_init_method is None:

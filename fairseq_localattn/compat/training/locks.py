@@ -26,8 +26,8 @@ NAME = ".training.lock"
 def held(folder: Path) -> Iterator[None]:
     """Context manager: hold a folder for this process, and remove what killed trainings have left in it.
 
-    Raises UsageError where another process holds it, with that process's number, machine and begin. The lock is one of
-    POSIX, which NFS has too, and children do not inherit. Where there are no locks, nothing is held.
+    Raises UsageError where another process holds it, with that process's number, machine and begin. It is a
+    POSIX lock: NFS has it too, and children do not inherit it. Where there are no locks, nothing is held.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -54,7 +54,7 @@ def remove_halves(folder: Path) -> None:
 
 
 def _locked(stream: Any, folder: Path) -> bool:
-    """Lock an open file; return False where that cannot be done. Raises UsageError where another process has."""
+    """Lock an open file; return False where that cannot be done. Raises UsageError where another process holds it."""
     try:
         fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except AttributeError:

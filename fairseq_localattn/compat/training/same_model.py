@@ -34,7 +34,7 @@ def check(path: str, asked: Any) -> None:
     """Raise UsageError where the checkpoint at ``path`` is of another model than ``asked``, the options of one.
 
     Compared are the kind of model, the texts of its attention and options that no shape tells. Nothing is compared with
-    a file that cannot be read, which fairseq reads next, and options that the checkpoint lacks are those asked for.
+    a file that cannot be read, which fairseq reads next, and an option that the checkpoint lacks counts as equal.
     """
     stored = _options_in(path)
     if stored is None:
