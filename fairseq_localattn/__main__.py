@@ -80,7 +80,7 @@ def main(argv: list[str] | None = None) -> None:
     except OSError as error:
         if error.errno is None or error.filename is not None:
             raise UsageError(described(error)) from None
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # it is not tried again at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python does not fail again at exit
         raise UsageError(f"standard input or output: {error.strerror}") from None
 
 

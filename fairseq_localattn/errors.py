@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-# How torch tells an error of a process that loads data: with its traceback, which ends in the error itself.
+# torch's message for an error in a data-loading process: its traceback, which ends in the error itself.
 _OF_A_WORKER = re.compile(r"Caught \w+ in .*^[\w.]+: (?P<message>[^\n]+)\s*", re.DOTALL | re.MULTILINE)
 
 
-COMMAND_ERROR = "fairseq_localattn: "  # begin of the line by which a command ends, also in the logs of the runners
+COMMAND_ERROR = "fairseq_localattn: "  # begins the last line of a failed command; the runners look for it in logs
 
 
 class UsageError(SystemExit, ValueError):

@@ -23,7 +23,7 @@ class TextHubInterface(GeneratorHubInterface):
     """fairseq's interface, with errors of one line for sentences that are no text or too long."""
 
     def encode(self, sentence: str) -> torch.LongTensor:
-        """Return the tokens of a sentence. Raises UsageError for bytes, and for bytes that were decoded as no UTF-8."""
+        """Return the tokens of a sentence. Raises UsageError for bytes, and for text read with the wrong encoding."""
         if not isinstance(sentence, str):
             raise UsageError(f"{sentence!r}: a sentence is a string; decode bytes by sentence.decode('utf-8')")
         try:
@@ -123,6 +123,8 @@ class ClassifierHubInterface(TextHubInterface):
 
         Raises UsageError for a sentence that is longer than the model's positions, and for a model without labels.
         """
+        if isinstance(sentences, str):
+            raise UsageError("classify takes a list of sentences: classify([sentence])")
         labels, words, cfg = self.task.label_dictionary, self.src_dict, self.task.cfg
         if cfg.regression_target:
             raise UsageError("the model was trained with --regression-target: it gives a number, no label")

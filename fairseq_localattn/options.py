@@ -83,9 +83,9 @@ def fill_defaults(args: Any, options: type[FairseqDataclass], **defaults: Any) -
 
 
 def check_ranges(args: Any, options: type[FairseqDataclass]) -> None:
-    """Raise UsageError for fairseq's sizes beyond :data:`RANGES`, rates outside of [0, 1), a variant's beyond 31 bits.
+    """Raise UsageError for fairseq's sizes beyond :data:`RANGES`, rates outside of [0, 1), own numbers above 31 bits.
 
-    What an option is, the last word of its name says: ``…_dim``, ``…_heads``, ``…_layers`` and so on,
+    The last word of a name says what the option is: ``…_dim``, ``…_heads``, ``…_layers`` and so on,
     or ``…dropout``. fairseq would build a model with such values, or end in a traceback.
     """
     own = set(option_names(options))

@@ -18,7 +18,7 @@ class ProgressBar(tqdm):
     monitor_interval = 0
 
     def skip(self, items: int) -> None:
-        """Count items that an earlier run has done: they say nothing of the time that the others take."""
+        """Count items that an earlier run has done, and leave them out of the estimated time."""
         self.initial += items
         self.last_print_n += items
         self.n += items

@@ -1,4 +1,4 @@
-"""Registers with fairseq when it is imported, before or after this package; without fairseq nothing is loaded.
+"""Registers this package with fairseq, whichever is imported first; without fairseq nothing is loaded.
 
 The folders of modules that import fairseq at their start call :func:`register` first. Only so are all of them complete
 when a model that needs them is registered.

@@ -131,7 +131,7 @@ class LocalAttention(AttentionSteps):
             groups = [(query, (*queries, *keys, "v_proj"))]
         elif key is value:
             groups = [(query, queries), (key, (*keys, "v_proj"))]
-        # Keys of another sequence are projected in one step alone.
+        # Keys of another sequence are projected once a decoding: their joined weights are not kept.
         found = [x for y, names in groups for x in self.project_heads(y, names, state if y is query else None)]
         extra = dict(zip((*queries, *keys, "v_proj"), found, strict=True))
         return extra.pop("q_proj"), extra.pop("k_proj"), extra.pop("v_proj"), extra
@@ -226,7 +226,7 @@ class LocalAttention(AttentionSteps):
     def _from_heads(self, attended: Tensor) -> Tensor:
         """Return the output T×B×C from the attended values B×H×T×D."""
         heads = attended.permute(2, 0, 1, 3).flatten(2)
-        return self.out_proj(self.activate(heads).contiguous())  # else bias and product were two operations
+        return self.out_proj(self.activate(heads).contiguous())  # contiguous: bias and product in one operation
 
     def attend_heads(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         """Compute :meth:`attend_and_clear`, by FlexAttention or a kernel where one is chosen and possible."""

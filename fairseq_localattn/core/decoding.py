@@ -155,8 +155,8 @@ class KeyCache:
     ) -> tuple[Tensor, Tensor, dict[str, Tensor], Tensor | None]:
         """Add keys, values, extra projections of keys, and padding of this step; return those of all steps so far.
 
-        ``copies``: rows of a beam for which one row of keys is kept. ``by_columns``: lay out keys that stay for
-        products with single queries.
+        ``copies``: rows of a beam for which one row of keys is kept. ``by_columns``: lay the keys of
+        cross-attention out by column, for products with single queries.
         """
         saved = self.read(state)
         before = saved.get("prev_key")

@@ -1,10 +1,10 @@
-"""Decoding in which the hypotheses of a sentence share one cache of keys and values, which no step copies.
+"""Decoding in which the hypotheses of a sentence share one cache of keys and values, copied only to grow or shrink.
 
 A word that was ever in the beam is a *column* of its sentence's cache. A hypothesis is a path: the columns of its
 words. Following the beam reorders paths alone, which all layers share.
 
 Shapes: B sentences, P hypotheses of each, N columns, S words of a path; R = P·B rows, hypothesis by hypothesis. So
-sentences and heads lie at equal steps, in queries as in the cache B×H×N×D, and a product over them copies neither.
+sentences and heads are one dimension without a copy, in queries as in the cache B×H×N×D.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from .call import Call
 from .decoding import Buffer, IncrementalState, KeyCache
 from .steps import AttentionSteps
 
-LEAST = 16  # columns below which nothing is gained by dropping some
-GROWTH = 1.25  # room of a cache that grows, in columns that it has
+LEAST = 16  # columns below which none are dropped; also those that a cache grows by, at least
+GROWTH = 1.25  # room of a new cache, as a multiple of the columns that it must hold
 NARROW_FROM = 16  # sentences from which products in another precision pay for the conversions
 
 
@@ -81,9 +81,9 @@ class Paths:
         return Paths(self.places.flatten(0, 1).index_select(0, rows).unflatten(0, (-1, sentences)), self.columns)
 
     def compact(self) -> tuple[Paths, Tensor | None]:
-        """Return the paths among the columns that are on one, and these columns B×M in ascending order.
+        """Renumber the columns that are on a path. Returns the new paths, and these columns B×M in ascending order.
 
-        A sentence with fewer of them than others keeps some more. None, and the same paths, where few would be dropped.
+        A sentence with fewer of them keeps some others too. Where few would be dropped: the same paths, and None.
         """
         live = torch.zeros(self.sentences, self.columns, dtype=torch.bool, device=self.places.device)
         live.scatter_(1, self.places.transpose(0, 1).flatten(1), True)
@@ -139,9 +139,9 @@ def attend_along(attention: AttentionSteps, paths: Paths, call: Call, *, cache: 
 
 
 def _stored(cache: KeyCache, paths: Paths, added: dict[str, Tensor], state: BeamState) -> list[Tensor]:
-    """Return whatever is ``added``, R×H×1×D each, with that of former steps, B×H×N×D, as the state keeps it.
+    """Store what is ``added``, R×H×1×D each. Returns it with that of former steps, B×H×N×D, as the state keeps it.
 
-    In bf16 on a CPU N is the whole room, with any finite numbers behind the columns: oneDNN would copy a part of it.
+    In bf16 on a CPU N counts the free room as well, whose numbers are finite: oneDNN would copy a part of a cache.
     """
     found, end, buffer = [], paths.columns, cache.read(state)
     stored: Buffer = {}
@@ -161,12 +161,12 @@ def _stored(cache: KeyCache, paths: Paths, added: dict[str, Tensor], state: Beam
 
 
 def _room(columns: int) -> int:
-    """Return the columns of a cache that has so many and grows."""
-    return max(int(GROWTH * columns), LEAST)
+    """Return the columns to make room for in a cache that must hold ``columns``."""
+    return max(int(GROWTH * columns), columns + LEAST)
 
 
 def follow(cache: KeyCache, state: IncrementalState, sentences: Tensor | None, columns: Tensor | None) -> None:
-    """Keep the cache of ``sentences`` alone, of all if None, and of ``columns`` B×M alone, in this order."""
+    """Keep these ``sentences`` of a cache, and of each its ``columns`` B×M, in the given order; None keeps all."""
     buffer = cache.read(state)
     for name, whole in buffer.items():
         assert whole is not None

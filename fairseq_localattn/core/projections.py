@@ -32,7 +32,7 @@ def project_to_heads(
     if len(projections) > 1 and all(map(is_plain, projections)) and len({p.bias is None for p in projections}) == 1:
         if training:
             if x.device.type != "cpu":
-                if len(projections) > 2:  # two are no fewer operations at once
+                if len(projections) > 2:  # for two it saves no operation
                     parts = project_at_once(x, projections, heads)
             elif not (x.size(0) == 1 and torch.is_grad_enabled()):
                 parts = project_jointly(x, projections, heads)

@@ -25,7 +25,7 @@ LEAST = 16  # queries in a block
 def queries_at_once(call: Call, tensors: int) -> int:
     """Return the queries in a block: all T, unless ``tensors`` of B×H×T×S take more than :data:`MEMORY`."""
     length, dtype = call.frame.query_length, at_least_fp32(call.q.dtype)
-    if torch.compiler.is_compiling():  # a graph for any length would be one for the lengths on this side of the bound
+    if torch.compiler.is_compiling():  # else the graph would hold for lengths on one side of the bound alone
         return length
     row = tensors * call.q.size(0) * call.q.size(1) * call.frame.key_length * dtype.itemsize
     return length if length * row <= MEMORY else max(LEAST, MEMORY // 4 // row)

@@ -106,10 +106,10 @@ class AttentionSteps(nn.Module):
 
     @property
     def said_by_steps(self) -> bool:
-        """Whether the steps beside ``attend`` say the whole attention of a query, and read no keys.
+        """Whether the steps beside ``attend`` define the whole attention of a query without reading keys.
 
-        Of extra keys they read the scores alone, where ``extra`` has them: of ``a_k_proj`` with ``a_q_proj`` those
-        named ``a_scores``, scaled. A mechanism with such steps says so by overriding this.
+        Then it can decode along paths (:mod:`.paths`). There ``extra`` holds the scaled scores of each extra pair
+        ``a_q_proj``, ``a_k_proj`` as ``a_scores``, which the steps must read. Override it where the default is wrong.
         """
         return not (self.whole or self.extra_keys or self.reads_projections or self.has("attend"))
 

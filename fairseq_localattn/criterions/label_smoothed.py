@@ -73,7 +73,7 @@ class _SmoothedLoss(torch.autograd.Function):
 class LabelSmoothedCrossEntropyCriterion(ReadsLogitsAlone, theirs.LabelSmoothedCrossEntropyCriterion):
     """fairseq's criterion, computed by :func:`smoothed_loss` for models with ``loss_in_place`` on a CPU.
 
-    Logits are those of fp32, or a copy in fp32 of those of bf16.
+    Logits in fp32 are overwritten; logits in bf16 are copied to fp32 first.
 
     Validation, losses by word (``reduce=False``), ``--ignore-prefix-size``, and outputs that a hook or a caller of
     ``compute_loss`` sees use fairseq's implementation. The class has the name of fairseq's class because checkpoints

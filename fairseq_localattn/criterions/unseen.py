@@ -1,4 +1,4 @@
-"""Criterions that read a model's logits alone, and what may be saved where nothing else sees the model's output."""
+"""Criterions that read only a model's logits, and the work to skip where nothing else sees its output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..core.hooks import has_hooks
 
 
 class UnseenOutput:
-    """A model in the hands of a criterion that alone sees its output, and reads no attention weights.
+    """A model whose output only the criterion sees; its attention weights are not read.
 
     A model of this package then leaves out the weights of the last layer's cross-attention, which fairseq computes in
     training. The logits may be overwritten.
@@ -36,7 +36,7 @@ def is_watched(model: nn.Module) -> bool:
 
 
 class ReadsLogitsAlone:
-    """A mixin for fairseq's criterions whose computation reads no attention weights. Subclasses elsewhere may."""
+    """A mixin for fairseq's criterions that read no attention weights. Subclasses outside this package may."""
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> Any:
         """Return loss, sample size and values to log, as fairseq's criterions do."""

@@ -69,7 +69,7 @@ class AttentionFunction:
     def mask(self, *, kv_length: int, kv_offset: int = 0, **call: Any) -> Tensor | None:
         """Return the mask of a batch, to be registered in transformers' ``AttentionMaskInterface``.
 
-        It ends with the key of the last query, as the keys of a cache of fixed size do not. B×1×1×S for padding alone,
+        It ends at the last query's key; a cache of fixed size has more keys. B×1×1×S for padding alone,
         B×1×T×S for a mask that is more than causal, and None where nothing is hidden; True = seen.
         """
         from transformers import masking_utils as theirs

@@ -128,7 +128,7 @@ class LayerBuilder:
         for stretch in stack.stretches:
             layer = Layer(complete(text, stretch.sublayers, site, stretch.at), text)
             kept = kept_layers(config.layers, config.layers_to_keep)
-            ranges = stretch.ranges or ((1, max(kept, default=0) + 1),)
+            ranges = stretch.ranges or ((1, max(kept, default=-1) + 1),)
             # The layers of a pruned stack keep their numbers, so its depth is not an upper bound.
             if not config.layers_to_keep and (highest := max(last for _, last in ranges)) > config.layers:
                 raise text.error(f"there is no layer {highest}: the {site} has {config.layers}", stretch.at)

@@ -1,4 +1,4 @@
-"""The papers' models in the words of the grammar: what the options of a variant, as a checkpoint holds them, say.
+"""The papers' models as parsed attention texts, made from a variant's options as a checkpoint holds them.
 
 Depends on torch alone, so that a checkpoint is understood without fairseq. ``options`` are any object that has a
 variant's options as attributes; the flags and their defaults are in fairseq_localattn/variants.

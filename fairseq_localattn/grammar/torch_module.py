@@ -46,7 +46,7 @@ class DescribedAttention(nn.Module):
 
     # What torch's encoder and layers look at before they take a fused path, which knows ordinary attention alone.
     in_proj_bias = None
-    in_proj_weight = SimpleNamespace(__torch_function__=None)  # what has one is not fused
+    in_proj_weight = SimpleNamespace(__torch_function__=None)  # an attribute that keeps torch off its fused path
     _qkv_same_embed_dim = False
 
     def __init__(
@@ -181,7 +181,7 @@ def _check_mask(name: str, mask: Tensor | None, shape: Sequence[int]) -> None:
 
 
 def _hidden_keys(padding: Tensor) -> Tensor:
-    """Return a padding mask as boolean. torch adds a float one to the scores: what it has must give a weight of 0."""
+    """Return a padding mask as boolean. torch adds a float mask to the scores, so -1e4 or less counts as hidden."""
     if padding.dtype == torch.bool:
         return padding
     hidden = padding <= -1e4

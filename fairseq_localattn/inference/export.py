@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise UsageError("--int8 --format onnx: use onnxruntime's quantize_dynamic on programs without --int8")
     if (args.results is None) != (args.row is None):
         raise UsageError("--results and --row: give both, or none")
-    folder.check_new(args.to)
+    folder.check_new(args.to, *programs.files_of(args.format))
     scores = [] if args.results is None else scores_of(args.results, args.row)
     trained = load(args.path, args.data, source_lang=args.source_lang, target_lang=args.target_lang)
     if trained.options.get("int8"):
@@ -114,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         )
     options = chosen(trained.options, {name: getattr(args, name) for name in OPTIONS})
     options["int8"] = args.int8 or None
-    text_of(options)  # what cannot be read is told of now
+    text_of(options)  # raises now for what cannot be read
     trained = Trained(trained.model, trained.source, trained.target, options)
     dictionaries = {"source": trained.source, "target": trained.target}
     model = trained.model

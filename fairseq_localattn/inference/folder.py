@@ -37,9 +37,9 @@ TEXT = (
 DICTIONARIES = {side: f"dict.{side}.txt" for side in ("source", "target")}
 
 
-def check_new(folder: Path) -> None:
-    """Raise UsageError for a folder with a file that would be overwritten."""
-    names = (ABOUT, WEIGHTS, CARD, *DICTIONARIES.values(), *map(_file, FILES))
+def check_new(folder: Path, *more: str) -> None:
+    """Raise UsageError for a folder with a file that would be overwritten; ``more``: further names."""
+    names = (ABOUT, WEIGHTS, CARD, *DICTIONARIES.values(), *map(_file, FILES), *more)
     if there := [name for name in names if (folder / name).exists()]:
         raise UsageError(f"--to {folder}: {there[0]} is in it; give a new folder")
 
@@ -59,7 +59,7 @@ def save(
 ) -> None:
     """Write a folder; ``dictionaries`` by ``source`` and ``target``, ``options`` of the text by fairseq's names.
 
-    ``programs``: what a caller of them needs to know, where they stand in the folder in the place of the weights.
+    ``programs``: what callers of exported programs need to know; the folder then has no weights.
 
     Raises UsageError for a folder with a file that would be overwritten, and for a file of subwords that is missing.
     """

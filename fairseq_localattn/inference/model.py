@@ -187,10 +187,10 @@ class Encoder(_Stack):
 
 
 class _LaidOut(NamedTuple):
-    """Weights that were laid out for decoding, and what tells them from others.
+    """Weights laid out for decoding, and ``views``, by which a change of the model's weights is noticed.
 
-    ``weights`` are held so that no other takes their memory. ``joined``: of attentions, filled by the first step;
-    ``blocks``: of the output projection, none where it is not a product of fp32 on a CPU.
+    ``weights`` are held so that their memory is not given to others. ``joined``: projections of attentions, filled by
+    the first step. ``blocks``: the output projection; empty unless it is a product of fp32 on a CPU.
     """
 
     views: list[Hashable]
@@ -258,7 +258,7 @@ class Decoder(_Stack):
         return output(x)
 
     def reorder(self, state: BeamState, rows: Tensor, sentences: Tensor | None) -> None:
-        """Let row r of the state become the former row ``rows[r]``; of each sentence's keys, as ``sentences`` says."""
+        """Let row r of the state become the former row ``rows[r]``. ``sentences``: those that stay, None: all."""
         count = len(sentences) if sentences is not None else cast(Paths, state.paths).sentences
         columns = state.reorder(rows, count)
         for layer in self.layers:

@@ -58,7 +58,7 @@ CALLS = {
 }
 FORMATS = tuple(CALLS)
 PADDING = "prev_key_padding_mask"
-LEAST = (1, 16)  # tokens of a source; the second for mechanisms that a program cannot state for fewer
+LEAST = (1, 16)  # the fewest tokens of a source; the second for mechanisms that cannot be exported for fewer
 MOST_SENTENCES = 1 << 16
 
 
@@ -93,13 +93,19 @@ def check_format(name: str) -> None:
         raise UsageError("--format aoti: needs a C++ compiler: install g++, or use --format pt2")
 
 
+def files_of(format: str) -> tuple[str, ...]:
+    """Return the names of encoder and decoder in a folder; of weights, which are no programs, none."""
+    ending = "onnx" if format == "onnx" else "pt2"
+    return (f"encoder.{ending}", f"decoder.{ending}") if format in FORMATS else ()
+
+
 def write(programs: Programs, folder: Path) -> None:
     """Write both programs to a folder, in their format."""
     inputs = [["tokens"], ["words", "step", "padding", *programs.memory, *programs.past]]
     outputs = [["padding", *programs.memory, *programs.past], ["logits", *(f"new.{name}" for name in programs.past)]]
-    for number, (name, program) in enumerate((("encoder", programs.encoder), ("decoder", programs.decoder))):
-        path = folder / f"{name}.{'onnx' if programs.format == 'onnx' else 'pt2'}"
-        with warnings.catch_warnings(), replaced(path) as part:
+    files = files_of(programs.format)
+    for number, (name, program) in enumerate(zip(files, (programs.encoder, programs.decoder), strict=True)):
+        with warnings.catch_warnings(), replaced(folder / name) as part:
             warnings.simplefilter("ignore")
             if programs.format == "aoti":
                 whole = part.with_suffix(".pt2")  # a name that torch asks for
@@ -116,7 +122,7 @@ def write(programs: Programs, folder: Path) -> None:
                     operation = re.search(r"op='([\w.]+)'", str(error))
                     raise UsageError(
                         f"--format onnx: torch has no form in ONNX of {operation[1] if operation else 'an operation'} "
-                        f"of the {name}: use --format pt2"
+                        f"of the {name.partition('.')[0]}: use --format pt2"
                     ) from None
 
 

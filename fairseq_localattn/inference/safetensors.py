@@ -45,7 +45,7 @@ def read(path: Path) -> dict[str, Tensor]:
             if not 0 < length <= min(size - 8, MOST_HEADER):
                 raise ValueError("it is no file of safetensors")
             header = json.loads(stream.read(length))
-        data = torch.from_file(str(path), size=size, dtype=torch.uint8)[8 + length :].clone()
+        data = torch.from_file(str(path), size=size, dtype=torch.uint8)[8 + length :]
         return {name: _tensor(data, **about) for name, about in header.items() if name != "__metadata__"}
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from None

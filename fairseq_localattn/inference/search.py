@@ -30,16 +30,16 @@ class Options:
 
     Args:
         beam: hypotheses a sentence.
-        nbest: those that are returned.
+        nbest: hypotheses that are returned, at most the beam.
         lenpen: scores are divided by the length to this power.
-        unkpen: taken from the score of an unknown word.
+        unkpen: subtracted from the score of an unknown word.
         min_len: the least number of words before the end.
-        max_len_a, max_len_b: the greatest number, a·(source length of the batch) + b.
+        max_len_a, max_len_b: the most words before the end are a·(source length of the batch) + b.
         temperature: divides the logits.
         unnormalized: do not divide scores by the length.
-        sampling: draw words in the place of the search.
-        sampling_topk: draw of so many most probable words; -1: of all.
-        sampling_topp: draw of the fewest words whose probabilities add up to this; -1: of all.
+        sampling: draw words instead of searching for the best.
+        sampling_topk: draw from so many most probable words; -1: from all.
+        sampling_topp: draw from the fewest words whose probabilities add up to this; -1: from all.
     """
 
     beam: int = 5

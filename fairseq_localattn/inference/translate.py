@@ -46,13 +46,13 @@ def parser() -> argparse.ArgumentParser:
             add(flag, action="store_true", help=said[each.name])
         else:
             add(flag, type=type(each.default), default=each.default, help=f"{said[each.name]} (default: %(default)s)")
-    add("--seed", type=int, help="of --sampling (default: another one each time)")
-    add("--max-tokens", type=int, default=4000, help="of a batch, with its padding (default: 4000)")
+    add("--seed", type=int, help="seed of --sampling (default: another one each time)")
+    add("--max-tokens", type=int, default=4000, help="tokens of a batch, padding included (default: 4000)")
     add("--buffer-size", type=int, default=10_000, help="lines that are read before they are translated")
-    add("--long", choices=LONG, help="of lines that are too long (default: pieces, or as the training cut them)")
+    add("--long", choices=LONG, help="of a line that is too long (default: pieces, or as the training cut it)")
     add("--scores", action="store_true", help="write the score and a tab before each translation")
     add("--int8", action="store_true", help="compute with weights of 8 bits; faster for wide models")
-    add("--threads", type=int, help="of torch")
+    add("--threads", type=int, help="threads of torch")
     return found
 
 

@@ -42,7 +42,7 @@ class Translator:
     long: str | None = None
 
     def __post_init__(self) -> None:
-        """Raise UsageError for a ``long`` that there is not."""
+        """Raise UsageError for an unknown ``long``."""
         if self.long not in (None, *LONG):
             raise UsageError(f"long={self.long!r}: choose from {', '.join(LONG)}")
 
@@ -55,7 +55,7 @@ class Translator:
         int8: bool = False,
         **given: Any,
     ) -> Translator:
-        """Return what translates by a checkpoint of fairseq-train, or by a folder of export.
+        """Return a translator from a checkpoint of fairseq-train, or from a folder of export.
 
         Args:
             path, data: as of :func:`fairseq_localattn.inference.load`.
@@ -94,20 +94,22 @@ class Translator:
         for number, line in enumerate(lines):
             parts += [(number, part) for part in self._parts(line, first + number)]
         found: list[list[Hypothesis]] = [[] for _ in parts]
+        if bar is not None:
+            bar.update(len(lines) - len({number for number, _ in parts}))  # empty lines
         for batch in self._batches([len(tokens) for _, tokens in parts]):
             width = max(len(parts[n][1]) for n in batch)
             tokens = torch.tensor([[PAD] * (width - len(parts[n][1])) + parts[n][1] for n in batch])
             for n, best in zip(batch, search(self.trained.model, tokens, self.options), strict=True):
                 found[n] = best
-            if bar is not None:
-                bar.update(len(batch))
+            if bar is not None:  # a line counts with its first part
+                bar.update(sum(n == 0 or parts[n][0] != parts[n - 1][0] for n in batch))
         of_lines: list[list[list[Hypothesis]]] = [[] for _ in lines]
         for (number, _), best in zip(parts, found, strict=True):
             of_lines[number].append(best)
         return [self._joined(best) for best in of_lines]
 
     def _parts(self, line: str, number: int) -> Iterator[list[int]]:
-        """Yield the tokens of a line, as :attr:`long` says if it is too long; none of an empty one."""
+        """Yield the tokens of each part of a line: one, none if it is empty, as :attr:`long` says if it is too long."""
         words, most = self.text.words(line), self.trained.model.sizes.max_source_positions
         if not words:
             return

@@ -143,14 +143,14 @@ def _hidden_by_padding(windows: tuple[Window, ...], frame: Frame, causal: bool) 
         return kept.blind
     ends = kept.ends if kept is not None else None
     with torch.inference_mode(False):  # a kept tensor may be used in a training step later
-        if not windows and not (causal and bool(padding[:, 0].any())):  # else each query sees the first key
+        if not windows and not (causal and bool(padding[:, 0].any())):  # if causal, each query sees the first key
             blind = padding.all(1)[:, None, None]
         else:
             ends = ends or _ends(windows, frame, padding.device, causal=causal)
             blind = _none_open(padding[:, None], *ends)
         ends = None if any(window.by_padding for window in windows) else ends
+        _kept.pop(key, None)  # then it is the newest; another thread may take it out at any time
         _kept[key] = kept = _Kept(padding.clone(), blind if bool(blind.any()) else None, ends)
-    _kept.move_to_end(key)
     while len(_kept) > _CALLS:
         _kept.popitem(last=False)
     return kept.blind

@@ -50,8 +50,8 @@ def use_products(
         implementation: one of :data:`IMPLEMENTATIONS`; ``auto`` chooses the faster one.
         banded: the attention is restricted to a band, for which torch has no kernel.
 
-    In half precision and under autocast products are taken on a CPU alone, where torch's fused kernel is slower than
-    they are for sentences in bf16, and for a step of decoding; in fp16 only where gradients are recorded.
+    In half precision and under autocast, products are taken on a CPU alone. There torch's fused kernel is slower for
+    sentences in bf16 and for a step of decoding. In fp16 they are taken only where gradients are recorded.
     """
     half = q.dtype not in (torch.float32, torch.float64) or torch.is_autocast_enabled(q.device.type)
     if half and (q.device.type != "cpu" or (q.dtype == torch.float16 and not torch.is_grad_enabled())):
@@ -83,8 +83,8 @@ def attention_by_products(
         scaling: factor of the dot products.
         dropout: rate on the weights.
 
-    Factors in half precision are computed in fp32, but scores and weights of bf16 in bf16 where no gradients are
-    recorded, with a softmax in fp32. Returns B×H×T×D.
+    Half precision is computed in fp32. Where no gradients are recorded, scores and weights of bf16 stay in bf16, with
+    a softmax in fp32. Returns B×H×T×D.
     """
     return _attend(q, k, v, hidden=hidden, bias=bias, scaling=scaling, dropout=dropout)[0]
 

@@ -109,7 +109,7 @@ def _make_mask(
 def _blocks(spans: Sequence[Span], real: Tensor | None, frame: Frame) -> tuple[Tensor, Tensor]:
     """Return the blocks in which a query may see a key, and those in which all see all, (1 or B)×(1 or H)×n×m.
 
-    A block in which no query sees a key may be among the first: the spans' ends are looked at, not each query.
+    The former may hold blocks in which no query sees a key: only the extremes of the spans' ends are compared.
     """
     queries, keys = -(-frame.query_length // BLOCK), -(-frame.key_length // BLOCK)
     start = torch.arange(keys, device=spans[0][0].device) * BLOCK

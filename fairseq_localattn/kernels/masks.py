@@ -222,7 +222,7 @@ class _Join(torch.autograd.Function):
         return gradient.view(gradient.shape[lead:]).to(ctx.dtype), None, None
 
 
-ALIGNED = 8  # the numbers of which the steps between a mask's rows are a multiple, as torch's kernels on GPUs need
+ALIGNED = 8  # row strides of masks are multiples of this, as torch's kernels on GPUs need
 
 
 def aligned(shape: Sequence[int], *, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:

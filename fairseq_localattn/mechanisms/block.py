@@ -12,7 +12,7 @@ Blocks begin at the first real word; the last one may be short, and padding has 
 and memory are proportional to T·r + M² for M blocks.
 
 CSAN's code projects [h; e] from 2C to C channels, with as many parameters; there a length that r divides gets a block
-of padding, which takes part. Dropout on the weights of both attentions is chosen.
+of padding, which takes part. Dropout on the weights of both attentions is our choice.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from ..kernels.masks import Frame, at_least_fp32, hidden_and_bias, is_future, jo
 from ..kernels.windows import Score, by_distance
 from ..ranges import check_number
 
-# Devices on which operations cost what they compute; on the others each costs the same, and few are taken.
+# Devices where an operation costs what it computes. Elsewhere each launch costs about the same: use few.
 CHEAP_ON = ("cpu",)
 MAX_DISTANCES = 1_000_000  # entries of a table of parameters in every layer; more is certainly a typing error
 
@@ -92,7 +92,7 @@ class RelativeAttention(LocalAttention):
         return ClippedDistances(frame.query_length, frame.key_length, frame.offset, self.max_distance)
 
     def attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        """Compute the steps, or in training on a GPU what they compute by fewer operations."""
+        """Compute the steps; in a full pass on a GPU with shared tables, in fewer operations."""
         frame, q = call.frame, call.q
         full = self.self_attention and frame.query_length == frame.key_length
         plain = full and not (need_weights or self.own_tables) and q.dtype != torch.float16

@@ -19,7 +19,7 @@ class SinkAttention(LocalAttention):
     Args:
         window: w, positions in the window, 1 or more; an even one that is not causal has w + 1.
         sinks: a, words at the start that every query sees; 0 or more.
-        embed_dim, num_heads, kwargs: see :class:`LocalAttention`; a causal window lies before the query.
+        embed_dim, num_heads, kwargs: see :class:`LocalAttention`; a causal window ends at the query.
 
     Raises ValueError for a window below 1 and a negative number of sinks.
     """

@@ -229,7 +229,7 @@ class WindowAttention(LocalAttention):
 
     @property
     def said_by_steps(self) -> bool:
-        """True: the scores of the pointers serve."""
+        """True: the steps need the pointers' scores alone, and no keys."""
         return True
 
     def attend_by_kernel(self, call: Call) -> Tensor | None:

@@ -1,4 +1,4 @@
-"""fairseq's models with LocalAttention: Transformer, language model, classifier; placement and named architectures."""
+"""fairseq's models with LocalAttention: Transformer, language model, classifier; named architectures."""
 
 from ..registration import register
 

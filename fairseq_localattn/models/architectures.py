@@ -142,7 +142,7 @@ SIZES: dict[str, dict[str, str]] = {
     "language_modeling": {size: f"transformer_lm_localattn{size}" for size in ("", "_small", "_tiny")},
     "sentence_prediction": {size: f"transformer_localattn_classifier{size}" for size in ("", "_tiny")},
 }
-# The lower half of their layers, of which stacks of six have the first three.
+# Size → the lower half of its layers; the other sizes have six layers, and 1-3.
 _LOWER_HALVES = {"_tiny": "1", "_small": "1-2", "_medium": "1-2"}
 
 

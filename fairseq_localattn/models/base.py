@@ -136,7 +136,7 @@ class LocalModel(FromPretrained):
 
     @classmethod
     def refuse_unused(cls, args: Namespace, names: Set[str], reason: str) -> None:
-        """Raise UsageError for options without effect; a value of ``none`` asks for none."""
+        """Raise UsageError for options without effect, except those whose value is ``none``."""
         for name in sorted(names):
             value = getattr(args, name)
             if str(value).strip().lower() != "none":
@@ -145,7 +145,7 @@ class LocalModel(FromPretrained):
 
     @classmethod
     def stacks(cls, options: Any, cfg: TransformerConfig) -> dict[str, Stack]:
-        """Return the layers of each site that is not plain. Raises UsageError for options that describe none."""
+        """Return the layers of each site that is not plain. Raises UsageError for invalid options or sites."""
         placed, found, preset = cls.placement(options, cfg), {}, PRESETS[cls.prefix]
         for site in cls.sites:
             stack = cfg.encoder if site == "encoder" else cfg.decoder
@@ -171,7 +171,7 @@ class LocalModel(FromPretrained):
 
     @classmethod
     def stored_texts(cls, args: Namespace) -> dict[str, str]:
-        """Return site → text of the sites that are not plain, by options that a checkpoint may hold incompletely."""
+        """Return site → text of the sites that are not plain. ``args`` of an old checkpoint may lack options."""
         return cls.attention_builder(TransformerConfig.from_namespace(cls.completed(args))).texts()
 
     @classmethod
@@ -183,8 +183,8 @@ class LocalModel(FromPretrained):
     def placement(cls, options: Any, cfg: TransformerConfig) -> Placement:
         """Return the layers of each site that have the variant's attention, from the ``…_layers`` options.
 
-        Raises UsageError for layers beyond the stack, for a site that the variant or the model does not support, and
-        for options of fairseq that would replace the attention.
+        Raises UsageError for layers beyond the stack, for a decoder site with --cross-self-attention, and for options
+        of fairseq that would replace the attention.
         """
         layers = {}
         for site in cls.sites:

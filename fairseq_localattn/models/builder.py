@@ -1,4 +1,4 @@
-"""What builds the attentions of fairseq's layers: that of the grammar, with fairseq's noise of quantization."""
+"""The builder of the attentions in fairseq's layers: the grammar's, with fairseq's quantization noise."""
 
 from __future__ import annotations
 

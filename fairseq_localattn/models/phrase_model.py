@@ -28,6 +28,15 @@ class PhraseModel(LocalTransformerModel):
     encoder_layer = PhraseEncoderLayer
 
     @classmethod
+    def check_args(cls, args: Namespace) -> None:
+        """Raise UsageError also for phrases of trees in a task without them."""
+        super().check_args(args)
+        if getattr(args, "task", None) == "translation":
+            found = cls.attention_builder(TransformerConfig.from_namespace(args)).mechanisms("encoder")
+            if any(each.word == "tree" for each in found):
+                raise UsageError(cls.needs_trees)
+
+    @classmethod
     def build_model(cls, args: Namespace, task: Any) -> PhraseModel:
         """Return a new model; called by fairseq.
 
@@ -56,8 +65,8 @@ class PhraseModel(LocalTransformerModel):
             raise UsageError(cls.needs_trees)
         if level > levels:
             raise UsageError(
-                f"{cls.heads_flag} asks for level {level} of the trees, and the data have {levels}: prepare them with "
-                "more"
+                f"{cls.heads_flag} asks for level {level} of the trees, and the data have {levels}: give "
+                f"phrases.binarize --levels {level}"
             )
 
     def forward(

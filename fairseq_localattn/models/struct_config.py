@@ -1,7 +1,7 @@
 """Named architectures for both of fairseq's ways in: command lines, and configurations of ``fairseq-hydra-train``.
 
 A command line is parsed by the model's flags and is shared by task and model. A configuration comes as it was written:
-unchecked, without the options that were left out, and apart from the task's. :func:`named_architecture` makes the
+unchecked, without the options that were left out, and separate from the task's. :func:`named_architecture` makes the
 second like the first before the architecture's function runs.
 """
 

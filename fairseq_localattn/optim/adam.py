@@ -210,7 +210,7 @@ class FP16Optimizer(fp16_optimizer.FP16Optimizer):
         if not self.has_flat_params:
             for master in self.fp32_params:
                 master.grad = None
-        self._multiply_factor = 1.0  # which fairseq leaves where a loss is not scaled
+        self._multiply_factor = 1.0  # fairseq resets it only where the loss is scaled
         super().zero_grad()
 
 

@@ -151,9 +151,6 @@ class PhrasePairDataset(BaseWrapperDataset):
     def num_tokens_vec(self, indices: np.ndarray) -> np.ndarray:
         return self.dataset.num_tokens_vec(indices)
 
-    def get_batch_shapes(self) -> Any:
-        return self.dataset.get_batch_shapes()
-
 
 def join_phrases(parts: list[PhraseData], primary: int = 1) -> Any:
     """Return the phrases of several data sets, concatenated as fairseq does sources: the first ``primary`` times."""

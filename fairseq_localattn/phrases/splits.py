@@ -109,7 +109,7 @@ def read_chunks(split: Split, size: int) -> Iterator[Lines]:
 
 
 def check_lengths(split: Split, subwords: Sequence[int]) -> None:
-    """Raise TreeError unless the next sentences of a text, of so many subwords, are those of the binarised source."""
+    """Raise TreeError unless the text's next sentences have as many subwords as the binarised source's."""
     begin = split.sentences
     binarised = split.lengths[begin : begin + len(subwords)]
     differing = np.flatnonzero(np.array(subwords[: len(binarised)]) != binarised)

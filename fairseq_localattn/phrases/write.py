@@ -24,7 +24,7 @@ from ..progress import ProgressBar, progress_bar
 from .convert import Conversion, convert
 from .splits import Split, check_complete, check_lengths, read_chunks
 
-CHUNK = 3000  # levels of lines that a process converts at a time
+CHUNK = 3000  # lines times levels that a process converts at a time
 BLOCK = 1 << 24  # numbers that are renumbered at a time
 
 

@@ -30,7 +30,7 @@ class ImplementationOptions(FairseqDataclass):
         "how attention is computed: products (matrix products with a backward pass of their own; sdpa in half "
         "precision on a GPU, and in fp16 in inference), sdpa (torch's scaled_dot_product_attention), flex (torch's "
         "FlexAttention, for masks and biases of positions without dropout on the weights; else sdpa), triton (on a GPU "
-        "kernels of their own for learned masks; else sdpa), or auto: on a CPU products up to "
+        "this package's kernels for learned masks; else sdpa), or auto: on a CPU products up to "
         f"{PRODUCTS_UP_TO} keys, inside of bands, with dropout and with learned masks; else sdpa; in training on a GPU "
         f"the fastest of sdpa, triton and, from {TRIED_FROM} keys, flex. All but sdpa turn off cuDNN's kernels of "
         "attention for the whole process",

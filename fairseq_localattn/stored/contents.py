@@ -47,7 +47,7 @@ class ContentsError(ValueError):
 
 
 def read(path: str) -> dict[str, Any]:
-    """Return the state in a checkpoint, in today's form; its tensors are mapped from the file, in torch's newer format.
+    """Return the state in a checkpoint, in today's form. In torch's newer format tensors are mapped from the file.
 
     Raises ContentsError for a file that is damaged, or whose contents could exhaust the memory, and what ``torch.load``
     raises for files that it cannot or must not read.
@@ -84,7 +84,7 @@ def read(path: str) -> dict[str, Any]:
 
 
 def check_archive(path: str) -> None:
-    """Raise ContentsError if a record is compressed, which torch's never are, encrypted, or its checksum is wrong."""
+    """Raise ContentsError for a record that is compressed (torch's never are), encrypted, or has a wrong checksum."""
     with zipfile.ZipFile(path) as archive:
         for record in archive.infolist():
             if record.compress_type != zipfile.ZIP_STORED:
@@ -173,7 +173,7 @@ def check_options(state: Mapping[str, Any], weights: Mapping[str, Tensor]) -> No
         if isinstance(value, str) and value not in STREAMS and os.path.exists(value):
             if not os.path.isfile(value) and not os.path.isdir(value):
                 raise ContentsError(f"its option {name} names {value[:80]!r}, which is neither a file nor a folder")
-        kind = name.rpartition("_")[2]
+        kind = name.replace(".", "_").rpartition("_")[2]
         if isinstance(value, int) and value > most.get(kind, value):
             raise ContentsError(f"its option {name} is {value:,}, and its weights allow {most[kind]:,} at most")
         stack.extend((f"{name}.{key}", part) for key, part in _parts(value))

@@ -66,7 +66,7 @@ class PhraseTranslationTask(TranslationTask):
         self._supervised = False  # whether the model predicts tags
         # fairseq-interactive drops the phrases of its input before it makes a data set.
         self._input_phrases: list[Levels] = []
-        # It drops them again between a batch, the key of its phrases here, and the generation from it.
+        # It also drops them between making a batch and generating from it. Keys: the batches' tokens.
         self._batch_phrases: dict[bytes, deque[Tensor]] = {}
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
@@ -177,7 +177,7 @@ class PhraseTranslationTask(TranslationTask):
         """Generate from a batch; add its phrases where fairseq-interactive made a new sample of the tokens only."""
         net_input = sample["net_input"]
         if "src_phrases" in net_input:
-            self._batch_phrases.clear()  # of the data set of interactive use, whose batch this is
+            self._batch_phrases.clear()  # this batch has its phrases: none need to be found by key
         else:
             key = tensor_key(net_input["src_tokens"])
             batches = self._batch_phrases.get(key)

@@ -84,7 +84,7 @@ class DiffWinClassifierOptions(AnyWindowOptions, SegmentOptions, EncoderOptions)
 
 
 class DiffWinModel(LocalModel):
-    """Mixin of the three models: placement, checks and attention."""
+    """Mixin of the three models: placement and checks."""
 
     prefix = "diffwin"
 

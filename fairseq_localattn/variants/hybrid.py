@@ -4,7 +4,6 @@ The models ``transformer_localattn``, ``transformer_lm_hybrid`` and ``transforme
 ``transformer_hybrid_small`` and others. The papers' models are texts of this kind with options of their own.
 """
 
-from argparse import Namespace
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,14 +90,6 @@ class HybridTransformerModel(HybridModel, PhraseModel):
     options = HybridOptions
     encoder_layer = PhraseOrderedLayer
     decoder_layer = OrderedDecoderLayer
-
-    @classmethod
-    def check_args(cls, args: Namespace) -> None:
-        """Raise UsageError also for phrases of trees in a task without them."""
-        super().check_args(args)
-        found = cls.attention_builder(TransformerConfig.from_namespace(args)).mechanisms("encoder")
-        if getattr(args, "task", None) == "translation" and any(each.word == "tree" for each in found):
-            raise UsageError(cls.needs_trees)
 
 
 @register_model("transformer_lm_hybrid")

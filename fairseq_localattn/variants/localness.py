@@ -54,11 +54,11 @@ class LocalnessOptions(LocalnessClassifierOptions):
     """Options of the translation model."""
 
     localness_decoder_layers: str = layer_option("decoder", "windows")
-    localness_cross_layers: str = layer_option("cross", "windows", more=" (predicted)")
+    localness_cross_layers: str = layer_option("cross", "windows", more=" (centre: predicted)")
 
 
 class LocalnessModel(LocalModel):
-    """Mixin of both models: checks and attention."""
+    """Mixin of both models: checks."""
 
     prefix = "localness"
 

@@ -37,7 +37,7 @@ class MANOptions(FairseqDataclass):
     man_decoder_layers: str = option("all", "decoder layers with that order; others: san,ffn")
     man_cross_layers: str = no_layers()
     man_static_width: str = option(
-        "4", "b: sman sees the keys up to b positions away; or sqrt: √L/2 for L words (in the decoder: so far)"
+        "4", "b: sman sees the keys up to b positions away; or sqrt: √L/2 for L words (decoder: words so far)"
     )
     man_max_distance: int = option(
         1024, "the greatest distance with a parameter of its own in dman; greater ones share it"

@@ -39,7 +39,7 @@ class MGSAOptions(FairseqDataclass):
         "sans", "how words make a phrase: max, lstm, or sans (self-attention)"
     )
     mgsa_interaction: ChoiceEnum(INTERACTIONS) = option("onlstm", "what runs over the phrases: none, lstm or onlstm")  # type: ignore[valid-type]
-    mgsa_chunk: int = option(1, "channels that share a value of ON-LSTM's master gates; divides a head's")
+    mgsa_chunk: int = option(1, "channels that share a value of ON-LSTM's master gates; must divide a head's")
     mgsa_tags: bool = option(False, "tag supervision; with --criterion label_smoothed_cross_entropy_with_phrase_tags")
     mgsa_encoder_layers: str = option("1", "layers with phrases: all, none, or numbers from 1 (1-3, 1,4-6)")
 
@@ -60,14 +60,6 @@ class MGSATransformer(PhraseModel):
         if options.mgsa_tags and str(options.mgsa_partition) != "syntactic":
             raise UsageError("--mgsa-tags: n-grams have no tags; give --mgsa-partition syntactic, or leave it out")
         return super().placement(options, cfg)
-
-    @classmethod
-    def check_args(cls, args: Namespace) -> None:
-        """Raise UsageError also for a task without trees where the phrases come from trees."""
-        super().check_args(args)
-        if str(args.mgsa_partition) == "syntactic" and getattr(args, "task", None) == "translation":
-            if cls.placed(TransformerConfig.from_namespace(args)):
-                raise UsageError(cls.needs_trees)
 
     @classmethod
     def check_effects(cls, args: Namespace, cfg: TransformerConfig, given: Set[str]) -> None:

@@ -50,7 +50,7 @@ class MMATransformerModel(LocalTransformerModel):
 
     @classmethod
     def check_effects(cls, args: Namespace, cfg: TransformerConfig, given: Set[str]) -> None:
-        """Raise UsageError also for the encoder's heads of no layer, and for a window that no head has."""
+        """Raise UsageError also for --mma-heads without encoder layers, and --mma-window without local heads."""
         super().check_effects(args, cfg, given)
         sites, heads = cls.placed(cfg), {"encoder": "mma_heads", "decoder": "mma_decoder_heads"}
         if "encoder" not in sites:

@@ -53,7 +53,7 @@ class AlibiTransformerModel(LocalTransformerModel):
 class T5BiasOptions(FairseqDataclass):
     """Options of T5's relative bias."""
 
-    t5bias_buckets: int = option(32, "buckets of distances; in the encoder half a direction")
+    t5bias_buckets: int = option(32, "buckets of distances; in the encoder half of them for each direction")
     t5bias_distance: int = option(128, "distances from here on share the last bucket")
     t5bias_encoder_layers: str = layer_option("encoder", "the bias", "all")
     t5bias_decoder_layers: str = layer_option("decoder", "the bias", "all")

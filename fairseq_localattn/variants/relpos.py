@@ -4,12 +4,12 @@ The models ``transformer_relpos``, ``transformer_lm_relpos`` and ``transformer_r
 in mechanisms/relative.py. CSAN (REL_POS) and DiffWin compare themselves with them, absolute positions kept; Shaw's own
 models, without absolute positions, are the architectures ``transformer_shaw…``.
 
-CSAN's table has +0.1M. That fits 12 self-attentions with shared tables (50,688; chosen), the 18 attentions of its code
-(74,496), and three encoder layers with own tables (101,376).
+CSAN's table has +0.1M. That fits 12 self-attentions with shared tables (50,688; our choice), the 18 attentions of its
+code (74,496), and three encoder layers with own tables (101,376).
 
 What is not taken over from public code: CSAN's compares positions of source and target in cross-attention, and cuts the
 last row of the decoder's table. DiffWin's starts the tables from U(0, 1), and counts offsets from the number of
-queries, which is 1 while decoding. DiffWin's code has no classifier of this kind: both layers and k = 16 are chosen.
+queries, which is 1 while decoding. DiffWin's code has no classifier of this kind: both layers and k = 16 are ours.
 tensor2tensor's ``…_v2`` functions are another mechanism, with no vector beyond k.
 """
 

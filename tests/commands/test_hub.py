@@ -192,6 +192,8 @@ def test_a_classifier_names_labels(data: Path, tmp_path: Path) -> None:
     plain, with_token = hub.classify(["a b"]), hub.classify([f"{hub.src_dict[begin]} a b"])
     hub.task.cfg.init_token = begin
     assert hub.classify(["a b"]) == with_token != plain
+    with pytest.raises(UsageError, match="classify takes a list of sentences"):
+        hub.classify("a b")
     hub.task.cfg.regression_target = True
     with pytest.raises(UsageError, match="--regression-target: it gives a number, no label"):
         hub.classify(["a b"])

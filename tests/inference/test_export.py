@@ -100,11 +100,11 @@ def test_from_training_to_translation_without_fairseq(tmp_path: Path) -> None:
     assert wrong.returncode == 1 and wrong.stderr == "fairseq_localattn: --beam 0: give 1 or more\n"
 
 
-@pytest.mark.parametrize("name", ["model.json", "README.md", "dict.target.txt", "bpe.codes", "model.safetensors"])
+@pytest.mark.parametrize("name", ["model.json", "README.md", "dict.target.txt", "bpe.codes", "encoder.pt2"])
 def test_no_file_is_overwritten(name: str, exported: Path, tmp_path: Path) -> None:
     (tmp_path / name).write_text("mine")
     with pytest.raises(UsageError, match=f"{name} is in it; give a new folder"):
-        main(["--path", str(exported / "checkpoint_best.pt"), "--to", str(tmp_path)])
+        main(["--path", str(exported / "checkpoint_best.pt"), "--to", str(tmp_path), "--format", "pt2"])
     assert [each.read_text() for each in tmp_path.iterdir()] == ["mine"]
 
 

@@ -45,7 +45,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
 
 def test_every_flag_is_explained() -> None:
     assert all(action.help for action in parser()._actions)
-    assert meanings()["sampling_topk"] == "draw of so many most probable words; -1: of all"
+    assert meanings()["sampling_topk"] == "draw from so many most probable words; -1: from all"
 
 
 @pytest.mark.parametrize("kind", ["moses", "subword_nmt", "sentencepiece"])
@@ -150,6 +150,14 @@ def test_a_long_line_is_told_of_and_translated_in_pieces(
     assert "it is left empty" in capsys.readouterr().err
     with pytest.raises(UsageError, match="long='piece': choose from pieces, beginning, empty"):
         Translator(translator.trained, translator.text, long="piece")
+
+
+def test_the_progress_bar_counts_lines(translator: Translator) -> None:
+    """Empty lines and those in several pieces are one each."""
+    counts: list[int] = []
+    bar = Namespace(update=counts.append)
+    translator.translate(["w1", "", " ".join(["w2"] * 70), "w3 w4"], bar=bar)
+    assert sum(counts) == 4 and min(counts) >= 0
 
 
 def test_a_line_of_another_language_is_told_of(translator: Translator, capsys: pytest.CaptureFixture[str]) -> None:

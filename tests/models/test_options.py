@@ -52,6 +52,14 @@ def test_encoder_without_position_embedding() -> None:
     assert seen["global"] < 1e-5 < 1e-2 < seen["global,local,forward,backward"]
 
 
+def test_a_stack_without_layers() -> None:
+    """As fairseq's: the decoder reads the embeddings of the source."""
+    model = build("transformer_mma_tiny", ["--encoder-layers", "0"]).eval()
+    assert model(torch.tensor([[5, 2]]), torch.tensor([2]), torch.tensor([[2, 6]]))[0].shape == (1, 2, 44)
+    with pytest.raises(UsageError, match="there is no layer 1: the encoder has 0"):
+        build("transformer_hybrid_tiny", ["--encoder-layers", "0", "--localattn-encoder", "1: local"])
+
+
 # One architecture a model, in a size of the papers: those place layers that a shallow stack does not have.
 LARGE = {model: arch for arch, model in localattn_architectures().items() if not arch.endswith(("_tiny", "_small"))}
 

@@ -110,6 +110,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "references that multiply": (state({"task": multiplied()}), "more than 5,000,000 objects"),
     "a circle": (state({"task": circle()}), "holds itself"),
     "many layers": (state({"encoder_layers": 10**9}), "encoder_layers is 1,000,000,000, and its weights allow 2 at"),
+    "many layers, nested": (state({"encoder": {"layers": 10**9}}), "encoder.layers is 1,000,000,000, and its weights"),
     "wide": (state({"decoder_embed_dim": 10**6}), "decoder_embed_dim is 1,000,000, and its weights allow 128"),
     "many positions": (state({"max_source_positions": 10**12}), "max_source_positions is 1,000,000,000,000, and its"),
     "interpolation": (state({"data": "${oc.env:HOME}"}), "cfg.model.data is '${oc.env:HOME}', and interpolations are"),

@@ -78,7 +78,7 @@ class _Window(torch.autograd.Function):
 def _blocks(q: Tensor, segment: int) -> tuple[int, int]:
     """Return how many queries a program computes at once, and how many blocks of them there are.
 
-    What four warps (forward) and eight (backward) keep in registers, found by compiling for NVIDIA's GPUs.
+    A block is what four warps (forward) or eight (backward) keep in registers, as compiled for NVIDIA's GPUs.
     """
     most = 32 if segment == 1 and q.size(-1) * q.element_size() <= MOST_BYTES // 2 else 16
     block = min(most, max(16, power_of_two(q.size(2))))

@@ -177,7 +177,7 @@ def _instead(task: Any, name: str, method: Callable[..., Any]) -> Iterator[None]
 
 
 def apply() -> None:
-    """Install it in fairseq's trainer; to be called once. Validation and models without graphs stay as they are."""
+    """Install recorded steps in fairseq's trainer; call it once. Validation and models without graphs do not change."""
 
     @around(Trainer, "get_train_iterator")
     def get_train_iterator(get: Callable[..., Any], self: Trainer, *args: Any, **kwargs: Any) -> Any:
