@@ -29,7 +29,8 @@ def as_status(work: Callable[[], None]) -> Callable[[], int]:
             print(f"data error: {error}", file=sys.stderr)
             return 1
         except OSError as error:
-            what = "" if isinstance(error, FileNotFoundError) else "cannot be read or written: "
+            alone = isinstance(error, (FileNotFoundError, IsADirectoryError, PermissionError))  # of reading, or writing
+            what = "" if alone else "cannot be written: "
             print(f"data error: {error.filename or 'a file'}: {what}{error.strerror}", file=sys.stderr)
             return 1
         return 0
