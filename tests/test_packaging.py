@@ -145,6 +145,29 @@ def test_the_scripts_refuse_and_leave_files_as_they_are(name, flags, variable, m
     assert done.returncode in (1, 2) and message in done.stderr and not list(tmp_path.iterdir())
 
 
+def test_setup_keeps_an_environment_that_it_did_not_make(tmp_path, monkeypatch):
+    """One without pip, as uv makes them, with packages in it."""
+    kept = tmp_path / "venv/lib/python3.11/site-packages/mine-1.0.dist-info/RECORD"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("mine")
+    (tmp_path / "venv/pyvenv.cfg").write_text("")
+    monkeypatch.setenv("LOCALATTN_VENV", str(tmp_path / "venv"))
+    done = run(SCRIPTS / "setup.sh", check=False)
+    assert done.returncode == 1 and "was not made by this script" in done.stderr and kept.read_text() == "mine"
+
+
+HEADS = ("#!{}", """#!/bin/sh\n'''exec' {} "$0" "$@"\n' '''""", """#!/bin/sh\n'''exec' "{}" "$0" "$@"\n' '''""")
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_setup_finds_the_interpreter_of_a_script(head, tmp_path):
+    """As pip writes it: in the first line, and for a path that is long or has a space in the second."""
+    python = "/a b/venv/bin/python3.11" if '"{}"' in head else "/a/venv/bin/python3.11"
+    (tmp_path / "pip").write_text(head.format(python) + "\nimport sys\n")
+    code = 'eval "$(sed -n \'/^interpreter_of()/,/^}/p\' "$0")"; interpreter_of "$1"'
+    assert run("bash", "-c", code, SCRIPTS / "setup.sh", tmp_path / "pip").stdout == f"{python}\n"
+
+
 @pytest.mark.parametrize(("lane", "chosen"), [("--quick", "-m not slow"), ("--attacks", "--attacks tests/attacks")])
 def test_the_lanes_of_the_test_script(lane, chosen, tmp_path, monkeypatch):
     """The script in a repository where setting up does nothing, and Python prints its arguments."""

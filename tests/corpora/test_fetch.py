@@ -81,6 +81,11 @@ def test_official_files_are_downloaded_once_for_all_preparations(served: Path):
     assert obtained(served, "four").path == shared and shared.read_bytes() == whole, "a damaged file is fetched again"
 
 
+def test_a_file_without_an_address_stays_in_the_folder_of_downloads(served: Path):
+    """Such as WMT16's, of a mirror."""
+    assert fetch.official_folder(given_for(served.parent), "wmt16_en_de.tar.gz") == served.parents[1] / "all"
+
+
 def test_what_has_no_checksum_is_kept_and_refused(served: Path):
     found, folder = served.rename(served.with_name("table.tgz")), served.parents[1] / "out/download"
     told = f"has {found.stat().st_size} bytes and the sha256 {fetch.sum_of('sha256', found)}: accept it by"

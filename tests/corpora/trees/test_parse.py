@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 import re
@@ -107,6 +108,19 @@ def test_second_run_trains_nothing_and_other_options_are_refused(models, trees):
     assert before == {path: path.stat().st_mtime_ns for path in before} and len(before) == 3
     done = run(train_parser.main, *training(trees, models), "--seed", "2")
     assert_refused(done, "was begun with other files or options", "--out")
+
+
+def test_files_of_one_name_have_a_checksum_each(trees, tmp_path):
+    """A change of either is another training."""
+    texts = [tmp_path / name / "text" for name in ("a", "b")]
+    for text in texts:
+        text.parent.mkdir()
+        text.write_text("text")
+    size = {"size": "tiny", "lang": "en", "epochs": 1, "steps": 1, "max_words": 9, "seed": 1}
+    args = argparse.Namespace(train=trees["train"], dev=trees["dev"], text=texts, **size)
+    before = train_parser._settings(args)
+    texts[0].write_text("changed")
+    assert train_parser._settings(args) != before
 
 
 def test_treebank_is_cleaned(tmp_path):

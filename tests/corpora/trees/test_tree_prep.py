@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import shutil
 import subprocess
 from pathlib import Path
@@ -47,8 +48,11 @@ def test_multi30k_with_given_trees(done, tmp_path):
     made = with_trees(bad)
     assert made.returncode != 0 and "train.en.tree:2: " in made.stderr and "1 leaves" in made.stderr, made.stderr
     assert not list((out / "bin").glob("*phrases*")) and not (out / "phrases").exists()
+    whole = gzip.compress((bad / "valid.en.tree").read_bytes())
     (bad / "valid.en.tree").unlink()
     assert_refused(with_trees(bad), "no valid.en.tree")
+    (bad / "valid.en.tree.gz").write_bytes(whole[:-9])
+    assert_refused(with_trees(bad), "valid.en.tree.gz")
     made = with_trees(done.source / "trees")
     assert made.returncode == 0, made.stderr
     assert before.items() <= files_of(out).items()

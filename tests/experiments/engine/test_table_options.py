@@ -133,6 +133,7 @@ def test_dry_run_of_seeds_and_rows(bench: Bench, capsys: pytest.CaptureFixture) 
         ("man table1 --cpu --gpus 0", "--gpus 0: at least 1"),
         ("mma table1 --jobs 2 --gpus 3", "--gpus 3 --jobs 2: only 4 GPUs are visible"),
         ("comparisons mechanisms --jobs 29", "--gpus 1 --jobs 29: only 4 GPUs are visible"),
+        ("comparisons mechanisms --jobs 1 --gpus 5", "--gpus 5 --jobs 1: only 4 GPUs are visible"),
         ("mma table1 --gpu --smoke", "--gpu: at the scale smoke trainings are on the CPU"),
         ("man table1 --cpu --precision bf16", "--precision bf16: on a CPU trainings are in fp32; leave it out"),
         ("comparisons mechanisms --scale small --jobs 4", "--jobs 4: with 1 thread(s) a run, 3 cores carry at most"),

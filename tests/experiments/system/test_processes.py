@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 
 from experiments.system.processes import Job, JobFailed, first_error, stop_all
 from support.engine.runs import torchrun
+from support.paths import SCRIPTS
 
 OWN = "fairseq_localattn: train.en.bin: sentence 3: damaged"
 CRASH = "Traceback (most recent call last):\nRuntimeError: CUDA error: an illegal memory access\nor reported later"
@@ -79,6 +82,15 @@ signal.signal(signal.SIGTERM, save)
 print("ready", flush=True)
 time.sleep(100)
 """
+
+
+def test_nohup_protects_a_run() -> None:
+    code = "import signal\nfrom experiments.system.processes import stop_on_signals\nstop_on_signals()\n"
+    code += "print(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN, callable(signal.getsignal(signal.SIGTERM)))"
+    environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
+    words = ["nohup", sys.executable, "-c", code]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "True True\n"
 
 
 def test_trainings_that_are_stopped_save_at_the_same_time_and_are_asked_once(tmp_path: Path) -> None:
