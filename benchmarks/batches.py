@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from fairseq import utils
 from fairseq.data import Dictionary, LanguagePairDataset, data_utils
 from torch import Tensor
 
@@ -148,25 +149,16 @@ def _group(parts: list[int], generator: random.Random) -> list[int]:
 
 def for_model(sample: Sample, phrases: bool, device: torch.device) -> Sample:
     """Move a batch to the device, without phrases and tags for a model that takes none."""
-    without = () if phrases else ("src_phrases", "phrase_tags")
-
-    def moved(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: moved(each) for key, each in value.items() if key not in without}
-        return value.to(device) if isinstance(value, Tensor) else value
-
-    return moved(sample)
+    moved: Sample = utils.apply_to_sample(lambda tensor: tensor.to(device), sample)
+    if not phrases:
+        moved.pop("phrase_tags", None)
+        moved["net_input"].pop("src_phrases", None)
+    return moved
 
 
 def some_rows(sample: Sample, count: int) -> Sample:
     """Return a batch with at most ``count`` of its sentences, chosen evenly, padded to the same length."""
     total = sample["nsentences"]
     rows = torch.tensor([total * n // min(count, total) for n in range(min(count, total))])
-
-    def chosen(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: chosen(each) for key, each in value.items()}
-        return value.index_select(0, rows) if isinstance(value, Tensor) else value
-
-    some = chosen(sample)
+    some = utils.apply_to_sample(lambda tensor: tensor.index_select(0, rows), sample)
     return {**some, "nsentences": len(rows), "ntokens": int(some["target"].ne(Dictionary().pad()).sum())}

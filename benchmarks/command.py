@@ -77,7 +77,7 @@ def make_parser() -> OneLineParser:
     add("--words", type=int, default=10152, help="symbols of the dictionary (default: %(default)s)")
     add("--dropout", type=float, default=0.1, help="fairseq's --dropout (default: %(default)s)")
     add("--lengths", help="tokens of a sentence in module, scaling and long, comma-separated; default: the part's own")
-    add("--flags", default="", help="further flags of fairseq-train for this package's models, in one word")
+    add("--flags", default="", help="more flags of fairseq-train for this package's models, quoted as one")
     add("--optimizer", choices=("adam", FUSED), default="adam", help="of this package's models; part launches: "
         f"{FUSED} (default: %(default)s)")  # fmt: skip
     add("--graphs", default="", help="in the part training: values of --localattn-graphs, comma-separated, each timed "
@@ -170,6 +170,9 @@ def run(args: argparse.Namespace) -> None:
             continue
         if part == "inference" and (settings.precision != "fp32" or settings.device.type != "cpu"):
             progress.say(f"{part}: left out: it measures fp32, bf16 and int8 by itself, on a CPU, without --precision")
+            continue
+        if part == "training" and settings.precision != "fp32" and settings.device.type == "cpu":
+            progress.say(f"{part}: left out: on a CPU it measures fp32 alone")
             continue
         measure_part(part, facts, folder, progress)
     progress.say(f"finished in {clock(progress.elapsed())}")

@@ -28,7 +28,7 @@ from .peers.ctranslate2 import CTranslate2Search, searches_of
 from .report import Row, speed_columns
 from .settings import Settings
 from .systems import PLAIN, SYSTEMS, System, build, make_task, parse, systems_of
-from .timing import PartProgress, interleave
+from .timing import PartProgress, interleave, time_rounds
 
 BEAM, SENTENCES = 5, 32
 WRITTEN = 30  # tokens of each hypothesis, </s> included; fixed, since untrained models end at random
@@ -80,29 +80,15 @@ def run_generation(settings: Settings, progress: PartProgress) -> list[Row]:
         progress.say(f"{system.name}: building")
         searches[system.name] = BeamSearch(system, settings, task)
     progress.expect(len(samples) * len(searches))
-    seconds = interleave(
-        searches,
-        samples,
-        settings.warm_up,
-        synchronize=settings.synchronize,
-        on_progress=progress.rounds(settings.rounds),
-    )
+    seconds = time_rounds(searches, samples, settings, progress)
     return [
-        {
-            "system": name,
-            "architecture": search.system.architecture_of(settings),
-            "sentences": SENTENCES,
-            "beam": BEAM,
-            "tokens": search.written,
-            **speed_columns(seconds[PLAIN], seconds[name]),
-            "tokens_per_s": statistics.median(search.written / each for each in seconds[name]),
-        }
+        _row(search.system, settings, seconds[PLAIN], seconds[name], sentences=SENTENCES)
         for name, search in searches.items()
     ]
 
 
 def alone(system: System, settings: Settings, task: TranslationTask) -> Model:
-    """Return the model of a system without fairseq. The products of the process stay as torch computes them."""
+    """Return a system's model without fairseq, built so that the matrix products of the process do not change."""
     if system.name != PLAIN:
         settings = replace(settings, flags=(*settings.flags, "--localattn-cpu-matmul", "fp32"))
     model = build(system, settings, task).model
@@ -137,7 +123,7 @@ class Search:
 
 
 def run_inference(settings: Settings, progress: PartProgress) -> list[Row]:
-    """Return the rows of the part, fairseq's first. Times are those of the processor: other processes matter less.
+    """Return the rows of the part, fairseq's first. Times are CPU times, on which other processes have less effect.
 
     System by system, fairseq's generator beside each, so that few models are held at once.
     """
@@ -158,28 +144,22 @@ def run_inference(settings: Settings, progress: PartProgress) -> list[Row]:
             seconds = interleave(runners, samples, settings.warm_up, clock=time.process_time, on_progress=count)
             baseline = seconds.pop(FAIRSEQ)
             if system is systems[0]:
-                rows.append({**_row(system, settings, baseline, baseline, sentences=sentences), "system": FAIRSEQ})
+                row = _row(system, settings, baseline, baseline, sentences=sentences)
+                rows.append({**row, "system": FAIRSEQ, "weights": "fp32"})
             for name, taken in seconds.items():
                 other, _, weights = name.rpartition(" ")  # of CTranslate2
-                row = _row(system, settings, baseline, taken, sentences=sentences, weights=weights)
-                rows.append({**row, "system": other} if other else row)
+                row = _row(system, settings, baseline, taken, sentences=sentences)
+                rows.append({**row, "system": other or system.name, "weights": weights})
     return rows
 
 
 def _row(
-    system: System,
-    settings: Settings,
-    baseline: Sequence[float],
-    taken: Sequence[float],
-    *,
-    sentences: int,
-    weights: str = "fp32",
+    system: System, settings: Settings, baseline: Sequence[float], taken: Sequence[float], *, sentences: int
 ) -> Row:
     tokens = WRITTEN * sentences
     return {
         "system": system.name,
         "architecture": system.architecture_of(settings),
-        "weights": weights,
         "sentences": sentences,
         "beam": BEAM,
         "tokens": tokens,

@@ -55,7 +55,7 @@ NOTES = {
     "batch; target padding: share of the targets' positions; peak: of the largest batch",
     "long": "forward, backward, norm, optimizer, clearing of gradients; tokens: of either side of a pair",
     "generation": "beam search; tokens: written in a batch, </s> included",
-    "inference": "the search without fairseq; time: of the processor, tokens: written in a batch, </s> included",
+    "inference": "the search without fairseq; time: CPU time; tokens: written in a batch, </s> included",
     "scaling": "one attention, forward and backward; tokens: of a sentence; per token: of all sentences",
     "start": "whole processes: fairseq-train to the error of a missing data folder, without and with --user-dir; "
     "`python -m fairseq_localattn --path`; import torch. beyond: median of the differences to the first in each round",

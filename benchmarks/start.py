@@ -38,7 +38,7 @@ class Process:
         self.written = ""
 
     def run(self) -> None:
-        # Python writes what it has compiled, as it does in an installation.
+        # Let Python cache bytecode, as in an installation.
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         done = subprocess.run(
             [sys.executable, *self.arguments],

@@ -29,7 +29,7 @@ def register() -> None:
         return
     if not _registered:
         _registered = True
-        # By their names: the models and what is below them import this module.
+        # Imported by name, since the models import this module.
         import_module(f"{__package__}.compat.repairs").apply()
         for name in ("criterions", "optim", "tasks", "variants"):
             import_module(f"{__package__}.{name}")

@@ -14,7 +14,7 @@ from experiments.runs.launch import Launch
 from experiments.system.processes import Job, JobFailed, read_stamp, write_stamp
 from experiments.system.progress import clock
 
-LONGEST = 9 * 60.0  # seconds of a step that does not continue: no command of the day should take as long
+LONGEST = 9 * 60.0  # seconds after which a step fails, unless it can be continued
 LEAST = 60.0  # seconds for which a step that continues is worth a start: its imports alone take ten
 CAUTION = 1.3  # a stopped step is taken to need this many times what it ran
 

@@ -109,7 +109,7 @@ def has_package() -> bool:
 
 def file_of(folder: Path, name: str) -> Path:
     """Return the file of a distribution in a folder. Raises CourseError without exactly one."""
-    # A distribution's name has other signs in the names of its files.
+    # File names have _ where names of distributions have -.
     found = [path for path in sorted(folder.glob("*")) if path.name.lower().replace("_", "-").startswith(f"{name}-")]
     if len(found) != 1:
         what = "no file" if not found else f"{len(found)} files"

@@ -20,9 +20,9 @@ from .plan import ROWS, TABLE
 
 # What trainings and their scoring read of a prepared corpus.
 PARTS = ("bin/*", "raw/test.*", "tok/test.*")
-# The ages of the C library for which x86-64 packages are published, the oldest first.
+# Platform tags of x86-64 wheels, those for the oldest C library first.
 PLATFORMS = [f"manylinux{age}_x86_64" for age in ("2014", "_2_17", "_2_27", "_2_28")]
-LARGEST = 64 << 20  # bytes of what machines lent for an hour take along
+LARGEST = 64 << 20  # bytes; no more can be sent to a machine that is lent for an hour
 
 
 def make(folder: Path, python: str, local: str | None, work: Path) -> str:

@@ -1,4 +1,4 @@
-"""Functions that stand around those of fairseq."""
+"""Wrappers of fairseq's functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def wrapped(former: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what calls ``function`` with ``former`` before the arguments, under the name of ``former``."""
+    """Return a wrapper, named like ``former``, that calls ``function(former, …)``."""
 
     @functools.wraps(former)
     def instead(*args: Any, **kwargs: Any) -> Any:
@@ -20,7 +20,7 @@ def wrapped(former: Callable[..., Any], function: Callable[..., Any]) -> Callabl
 
 
 def around(owner: Any, name: str) -> Callable[[Function], Function]:
-    """Decorator: let a function take the place of one of fairseq's, which it gets before the arguments.
+    """Decorator: replace a function of fairseq by one that gets the former function as its first argument.
 
     ``owner`` is the module or the class that has the function ``name``.
     """

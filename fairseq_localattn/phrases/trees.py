@@ -156,7 +156,7 @@ def partition(tree: Tree, levels: int = 3) -> list[list[Span]]:
     for _ in range(levels):
         if any(node.word is None for _, node in frontier):
             frontier = [part for label, node in frontier for part in _expand(label, node)]
-        result.append([Span(1 if node.word is not None else _count(node), label) for label, node in frontier])
+        result.append([Span(len(node.preterminals()), label) for label, node in frontier])
     return result
 
 
@@ -172,16 +172,6 @@ def _branching(node: Tree) -> Tree:
 def _expand(label: str, node: Tree) -> list[tuple[str, Tree]]:
     """Return (topmost label, last node) of each child's unary chain; a word is returned itself."""
     return [(label, node)] if node.word is not None else [(child.label, _branching(child)) for child in node.children]
-
-
-def _count(node: Tree) -> int:
-    """Return the number of words under a node."""
-    words, waiting = 0, list(node.children)
-    while waiting:
-        below = waiting.pop()
-        words += below.word is not None
-        waiting.extend(below.children)
-    return words
 
 
 def one_word_phrases(words: int, levels: int) -> list[list[Span]]:

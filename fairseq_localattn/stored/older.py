@@ -27,7 +27,7 @@ class Inert:
             vars(self).update({str(name): value for name, value in state.items()})
 
 
-# Their names in files; of omegaconf also what its metadata refer to.
+# Names of the replaced classes in files, with those that omegaconf's metadata refer to.
 NAMES = (
     *(f"fairseq.{module}.{kind}Meter" for module in ("meters", "logging.meters") for kind in ("Average", "Time")),
     *("fairseq.meters.StopwatchMeter", "fairseq.logging.meters.StopwatchMeter"),

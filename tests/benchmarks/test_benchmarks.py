@@ -266,6 +266,13 @@ def test_what_would_be_too_large_is_left_out(tmp_path: Path) -> None:
     assert not rows["san"]["gflops"], "products of all queries and keys would be too large as well"
 
 
+def test_no_part_is_measured_in_another_precision_than_asked(tmp_path: Path, capsys: Any) -> None:
+    """A training on a CPU would be in fp32."""
+    flags = ["--parts", "training,inference", "--precision", "bf16", "--out", str(tmp_path)]
+    assert command.main([*TINY_FLAGS, *flags]) == 0 and not list(tmp_path.glob("*.csv"))
+    assert capsys.readouterr().err.count("left out: ") == 2
+
+
 def test_finished_parts_stay_when_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -41,7 +41,7 @@ def choose_ladder(lengths: np.ndarray, most: int, rows_of: Callable[[int], int])
     values, counts = np.unique(lengths, return_counts=True)
     before = np.concatenate([[0], np.cumsum(counts)])  # the number of sentences that are shorter than each value
     rows = [rows_of(int(value)) for value in values]
-    # Of the sentences of the j shortest values, with k shapes: cost[k, j] positions; the last begins at first[k, j].
+    # cost[k, j]: positions of the j shortest lengths in k shapes; first[k, j]: where the last of the shapes begins.
     cost = np.full((most + 1, len(values) + 1), np.inf)
     cost[0, 0] = 0
     first = np.zeros(cost.shape, dtype=np.int64)

@@ -24,7 +24,7 @@ from .recording import CudaGraphs, Gradients, RecordedLoss, WaitsError
 logger = logging.getLogger(__name__)
 #: What records on a type of device.
 RECORDERS: dict[str, type[CudaGraphs]] = {"cuda": CudaGraphs}
-# Criterions whose loss is a sum over words that are not padding, and which log sums, as tensors, and COUNTS.
+# Criterions whose loss is a sum over words that are not padding; they log tensors, and the numbers of `_replay`.
 CRITERIONS = ("cross_entropy", "label_smoothed_cross_entropy", "label_smoothed_cross_entropy_with_phrase_tags")
 
 

@@ -89,7 +89,7 @@ def folders(local: list[str], rows: list[Row]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Plan:
-    """The rows of a table at one scale, with their corpora and their runs. Nothing of it changes."""
+    """The rows of a table at one scale, with their corpora and their runs."""
 
     rows: Sequence[Row]
     choice: Choice

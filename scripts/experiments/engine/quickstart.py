@@ -54,7 +54,7 @@ def sized(architecture: str) -> str:
     known = localattn_architectures("translation")
     if architecture not in known:
         raise RecipeError(f"--arch {architecture}: no such architecture; there are {', '.join(sorted(known))}")
-    if SIZE.sub("", architecture) == "transformer_hybrid":
+    if known[architecture] == "transformer_localattn":  # the model of hybrids
         raise RecipeError(f"--arch {architecture}: without a text it is the Transformer; docs/own-data.md has tables")
     return quick_size_of(architecture)
 
@@ -102,7 +102,9 @@ def two_rows(table: Table, architecture: str) -> list[Row]:
     from fairseq_localattn.models.architectures import baseline_of
 
     recipes = {name: recipe_at(table, name, "small") for name in table.rows("small")}
-    others = [name for name, baseline in table.baselines.items() if baseline is not None]
+    others = [name for name in recipes if table.baselines[name] is not None]
+    if not others:
+        raise RecipeError(f"{table.path}: no row with a baseline at small scale")
     family = SIZE.sub("", architecture)
     own = next((n for n in others if SIZE.sub("", recipes[n].architecture) == family), None)
     name = own or others[0]

@@ -53,8 +53,8 @@ def make_parser(prog: str = "table", description: str | None = __doc__) -> OneLi
     add("--seeds", help="comma-separated; default: the recipes'")
     add("--gpus", type=int, help="GPUs of one training on this machine (default: as many as its batch fills); on a "
         "CPU processes (default: 1)")  # fmt: skip
-    add("--jobs", type=int, help="trainings side by side (default: the recipe's jobs; on a CPU as many as there are "
-        "cores; --nodes: 1)")  # fmt: skip
+    add("--jobs", type=int, help="trainings side by side (default: the recipe's jobs; on a CPU as many as it has "
+        "cores for; --nodes: 1)")  # fmt: skip
     add("--threads", type=int, help="of one training on a CPU (default: the recipe's)")
     add("--max-tokens", type=int, metavar="N", help="most tokens that a GPU holds; the batch stays the paper's")
     add("--precision", choices=("auto", *PRECISIONS), default="auto", help="default: by the GPU")
@@ -142,7 +142,7 @@ def _cpu_jobs(args: argparse.Namespace, recipes: list[Recipe]) -> int:
     """Return how many trainings go side by side on a CPU. Raises RecipeError for more than it has cores for."""
     if any(recipe.hardware == "gpu" for recipe in recipes):
         return args.jobs or 1
-    threads = args.threads or max(recipe.threads for recipe in recipes)
+    threads = (args.threads or max(recipe.threads for recipe in recipes)) * (args.gpus or 1)  # of all processes
     most = max(1, cores() // threads)
     if args.jobs is not None and args.jobs > most:
         raise RecipeError(f"--jobs {args.jobs}: with {threads} thread(s) a run, {cores()} cores carry at most {most}")

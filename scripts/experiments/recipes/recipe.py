@@ -21,7 +21,7 @@ from experiments.system.checkout import ROOT
 CONFIGS = ROOT / "configs"
 PREPARATIONS = ROOT / "data-prep"  # the only folder whose scripts a recipe may name
 FILE_NAME = re.compile(r"\w[\w.+-]*")  # of a corpus or a table: it is part of a path
-MOST_EXTENDED = 20  # files, one on the other
+MOST_EXTENDED = 20  # files in a chain of 'extends'
 SECTIONS = ("train", "generate", "eval_lm")
 # Keys whose mappings are merged name by name with those of the recipe that is extended.
 MERGED = (*SECTIONS, "data", "paper", "sizes")

@@ -121,7 +121,7 @@ def _with_difference(line: Line, scored: dict[tuple[str, ...], list[Line]]) -> L
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of a table: a row, and its lines of one training a scale and seed, those of a metric by seed."""
+    """A line of a table: a row, and its results with one group of settings at each scale, ordered by seed."""
 
     row: Row
     label: str
@@ -162,7 +162,7 @@ def table_of_paper(root: Path, paper: str, name: str) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its header, a cell for each row, and what stands above a row where it is not as above the last one."""
+    """A column: its header, a cell for each row, and each row's heading, shown above the row where it changes."""
 
     head: str
     cells: list[str]

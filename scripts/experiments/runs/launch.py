@@ -34,7 +34,7 @@ class Launch:
         max_tokens: most tokens (with batch_size: sentences) that a GPU holds; None: the recipe's.
         threads: of a training on a CPU; None: the recipe's.
         fit: take no more of the GPUs than a recipe's batch fills.
-        alone: no other training shares its cores or its GPUs, so that its speed may be read.
+        alone: no other training shares its cores or its GPUs; only then its steps a second are recorded.
     """
 
     gpus: int = 1

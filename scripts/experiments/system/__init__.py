@@ -1,1 +1,1 @@
-"""The ground floor: processes, files that are written whole, progress, and the machine and the code that run."""
+"""The ground floor: processes, stamps, logs, progress, and the machine and the code that run."""

@@ -1,4 +1,4 @@
-"""Child processes with their logs, locks of folders, and files that are written whole or not at all."""
+"""Child processes with their logs, locks of folders, and stamps of finished steps."""
 
 from __future__ import annotations
 

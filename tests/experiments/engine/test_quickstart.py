@@ -124,6 +124,11 @@ def test_the_script_knows_all_architectures_that_translate() -> None:
         (["--data", "wmt"], "--data wmt: no such data set; there are multi30k, toy"),
         (["--data", "multi30k", "--local", "/none/there"], "--local /none/there: no such folder"),
         (["--arch", "transformer_hybrid"], "--arch transformer_hybrid: without a text it is the Transformer; docs/own"),
+        (["--arch", "transformer_localattn"], "--arch transformer_localattn: without a text it is the Transformer; do"),
+        (
+            ["--table", f"{ROOT}/configs/comparisons/iwslt14.yaml"],
+            "iwslt14.yaml: no row with a baseline at small scale",
+        ),
         (["--arch", "transformer_localattn_small"], "--arch transformer_localattn_small: a baseline, trained beside"),
         (["--data", str(ROOT)], f"--data {ROOT}: has no train.de; --source and --target name the languages"),
         (["--data", str(ROOT), "--arch", "transformer_mgsa"], "--arch transformer_mgsa: reads trees, and --data FOL"),

@@ -137,6 +137,10 @@ def test_dry_run_of_seeds_and_rows(bench: Bench, capsys: pytest.CaptureFixture) 
         ("mma table1 --gpu --smoke", "--gpu: at the scale smoke trainings are on the CPU"),
         ("man table1 --cpu --precision bf16", "--precision bf16: on a CPU trainings are in fp32; leave it out"),
         ("comparisons mechanisms --scale small --jobs 4", "--jobs 4: with 1 thread(s) a run, 3 cores carry at most"),
+        (
+            "comparisons mechanisms --scale small --jobs 2 --gpus 2",
+            "--jobs 2: with 2 thread(s) a run, 3 cores carry at",
+        ),
         ("mma table1 --scale small --threads 5", "--threads 5: there are 3 cores"),
         ("mma table1 --threads 5", "--threads 5: trainings are on GPUs; leave it out"),
         ("man table1 --rendezvous a:1", "--rendezvous a:1: goes with --nodes"),
