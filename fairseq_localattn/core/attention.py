@@ -2,12 +2,12 @@
 
 Shapes: T queries, S keys, B sentences, H heads, C channels, D = C / H channels per head.
 
-A mechanism is a subclass of :class:`LocalAttention` that overrides one or more steps of its forward pass, listed in the
-order in which they run. Most get a :class:`Call`, which holds positions, masks, the input and the projected tensors.
+A mechanism is a subclass of :class:`LocalAttention` that overrides one or more steps of its forward pass. Most get
+a :class:`Call`, which holds positions, masks, the input and the projected tensors.
 
 ====================  =================================================================================================
 ``encode_positions``  a function of the projected queries and keys and of their positions
-``attend``            the whole computation from q, k and v to the attended values; by default in five steps:
+``attend``            the whole computation from q, k and v to the attended values; by default in the next seven steps:
 ``prepare``           tensors that several of the next steps need
 ``windows``           hard windows, as spans of keys or predicates of positions (:mod:`kernels.windows`)
 ``position_scores``   terms added to the scaled scores, as functions of positions
@@ -64,7 +64,7 @@ class LocalAttention(AttentionSteps):
         causal: the calls hide the future by ``attn_mask``, as in a decoder's self-attention.
         activation: applied to the concatenated heads before the output projection: ``none``, ``relu`` or ``gelu``.
         implementation: how attention is computed, one of :data:`kernels.dense.IMPLEMENTATIONS`.
-        head_dim: D, if it is not C / H: of a part that has some of the heads.
+        head_dim: D, where it is not C / H, as in a part with some of the heads.
         part: without the four projections, for a part of a composed attention.
 
     Raises ValueError if ``num_heads`` does not divide ``embed_dim``, and for an unknown activation or implementation.

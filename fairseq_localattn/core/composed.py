@@ -214,10 +214,7 @@ class GroupedAttention(ComposedAttention):
         self.ranges = [slice(last - count, last) for count, last in zip(counts, accumulate(counts), strict=True)]
         self.kind = "+".join(part.kind for part in self.members())  # type: ignore[misc]
 
-    @property
-    def said_by_steps(self) -> bool:
-        """False: each group attends by itself."""
-        return False
+    said_by_steps = False  # each group attends by itself
 
     def encode_positions(self, q: Tensor, k: Tensor, first: int) -> tuple[Tensor, Tensor]:
         if not any(part.has("encode_positions") for part in self.members()):

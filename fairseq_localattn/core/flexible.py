@@ -2,8 +2,8 @@
 
 A mechanism that is a mask or a bias of positions states it by the steps ``windows`` and ``position_scores``, from which
 dense masks, bands and FlexAttention are made. FlexAttention has no dropout on the weights. A mechanism with a kernel of
-its own launches it in ``attend_by_kernel``. Neither returns weights, and both need all queries at once: in such calls,
-in incremental decoding, and for mechanisms that say nothing, :class:`LocalAttention`'s other steps run.
+its own launches it in ``attend_by_kernel``. Neither returns weights, and both need all queries at once. Where weights
+are needed, in incremental decoding, and without either, :class:`LocalAttention`'s other steps run.
 """
 
 from __future__ import annotations

@@ -81,9 +81,9 @@ class Paths:
         return Paths(self.places.flatten(0, 1).index_select(0, rows).unflatten(0, (-1, sentences)), self.columns)
 
     def compact(self) -> tuple[Paths, Tensor | None]:
-        """Renumber the columns that are on a path. Returns the new paths, and these columns B×M in ascending order.
+        """Renumber the columns that are on a path. Returns the new paths, and the columns to keep, B×M.
 
-        A sentence with fewer of them keeps some others too. Where few would be dropped: the same paths, and None.
+        They ascend; in a sentence with fewer, some others follow. Where few would be dropped: the same paths, and None.
         """
         live = torch.zeros(self.sentences, self.columns, dtype=torch.bool, device=self.places.device)
         live.scatter_(1, self.places.transpose(0, 1).flatten(1), True)

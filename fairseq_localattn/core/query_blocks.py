@@ -1,7 +1,7 @@
 """Attention in blocks of queries, where the tensors of all queries and keys would not fit into memory.
 
-A block is a call whose first query stands further back, as in incremental decoding. Its tensors T×S are computed again
-in the backward pass, so that memory is linear in the length; a training step computes the forward pass twice.
+A block is a call whose first query stands at a later position, as in incremental decoding. Its tensors T×S are computed
+again in the backward pass, so that memory is linear in the length; a training step computes the forward pass twice.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ class AttentionSteps(nn.Module):
         return self._attend_at_once(call, need_weights=False)[0]
 
     def _attend_at_once(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        """Compute what :meth:`attend` returns by its five steps, for all queries at once."""
+        """Compute what :meth:`attend` returns by its steps, for all queries at once."""
         call = call.with_extra(self.prepare(call))
         frame, q, k, v = call.frame, call.q, call.k, call.v
         bias = self.score_bias(call)

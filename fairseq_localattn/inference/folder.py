@@ -114,7 +114,7 @@ def read(folder: Path) -> tuple[Sizes, dict[str, Tensor], dict[str, Dictionary],
     parameters = sum(tensor.numel() for tensor in weights.values())
     sizes.check(most_layers=len(weights), most=max(parameters, RANGES["positions"][1]), where=str(folder / ABOUT))
     for name, other in same.items():
-        if other not in weights:
+        if not isinstance(other, str) or other not in weights:
             raise UsageError(f"{folder / WEIGHTS}: has no {other}; export the model again")
         weights[name] = weights[other]
     try:

@@ -17,7 +17,7 @@ from ..core.processor import bf16_is_faster, mkl_is_narrow
 from ..kernels.projections import join_parameters
 from .model import Model
 
-# By the ends of their names: those of windows have projections of their own, such as ``left_q_proj``.
+# Ends of names: windows have ``left_q_proj`` and more.
 LAYERS = ("q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2", "output_projection")
 LARGEST = 127
 ROWS = 320  # of the products that oneDNN lays weights out for: 64 sentences with a beam of 5
@@ -71,7 +71,7 @@ class Int8Linear(nn.Module):
         """Apply the layer to …×C."""
         if self.prepacked is not None:
             y = torch.ops.quantized.linear_dynamic(x, self.prepacked, not WIDE)
-            return y.view(*x.shape[:-1], len(self.scale))  # oneDNN's of no rows is flat
+            return y.view(*x.shape[:-1], len(self.scale))  # for no rows oneDNN returns one dimension
         rows, scale = quantized(x.reshape(-1, x.size(-1)))
         y = torch._int_mm(rows, self.weight.T) * scale * self.scale
         return (y if self.bias is None else y + self.bias).view(*x.shape[:-1], -1)

@@ -43,11 +43,6 @@ class Memory(NamedTuple):
     x: Tensor
     padding: Tensor | None
 
-    def select(self, rows: Tensor) -> Memory:
-        """Return the output and padding of the sentences with these indices."""
-        padding = None if self.padding is None else self.padding.index_select(0, rows)
-        return Memory(self.x.index_select(1, rows), padding)
-
 
 class _Stack(nn.Module):
     """Embeddings of words and positions, as fairseq adds them up; the base of encoder and decoder."""
@@ -133,8 +128,8 @@ class Layer(nn.Module):
         Args:
             x: T×B×C; in decoding one position.
             padding: B×T, True = padding; None in decoding.
-            memory: in a decoder, the encoder's output; of B sentences, or of B / n if each has n hypotheses in x, which
-                stand hypothesis by hypothesis.
+            memory: in a decoder, the encoder's output, which the first step alone reads; later ones read the state.
+                Rows of several hypotheses of each sentence stand hypothesis by hypothesis.
             state: the state of decoding; None in an encoder.
         """
         for kind, name, norm_name, _ in self.sublayers:

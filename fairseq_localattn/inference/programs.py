@@ -94,7 +94,7 @@ def check_format(name: str) -> None:
 
 
 def files_of(format: str) -> tuple[str, ...]:
-    """Return the names of encoder and decoder in a folder; of weights, which are no programs, none."""
+    """Return the names of encoder and decoder in a folder; () for ``safetensors``, which has no programs."""
     ending = "onnx" if format == "onnx" else "pt2"
     return (f"encoder.{ending}", f"decoder.{ending}") if format in FORMATS else ()
 
@@ -159,7 +159,7 @@ def programs_of(model: Model) -> Programs:
 
 
 def _programs(model: Model, least: int) -> Programs:
-    """Return the programs for sources of ``least`` tokens or more, which compute what the model does for the fewest."""
+    """Return the programs for sources of ``least`` tokens or more, after a comparison with the model for the fewest."""
     words, tokens = torch.full((2,), EOS), torch.full((2, least + 3), EOS)
     tokens[0, :2] = PAD
     memory, state = model.encoder(tokens), IncrementalState()  # of rows: a program cannot follow paths

@@ -67,6 +67,10 @@ class Options:
         if max(self.sampling_topk, self.sampling_topp) > 0 and not self.sampling:
             raise UsageError("--sampling-topk and --sampling-topp: give --sampling as well")
 
+    def longest(self, model: Model, length: int) -> int:
+        """Return the most words of a translation, before its end, in a batch of sources with ``length`` tokens."""
+        return min(int(self.max_len_a * length + self.max_len_b), model.sizes.max_target_positions - 1)
+
 
 class Hypothesis(NamedTuple):
     """A translation: its tokens with the end, its score, and the log-probability of each token."""
@@ -102,9 +106,10 @@ def search(
         prefix: B×P, the words that each translation begins with, padded on the right.
         phrases: see :meth:`Encoder.forward`.
 
-    Raises UsageError for a beam beyond the dictionary, and for a minimal length beyond the maximal one.
+    Raises UsageError for a beam of half of the dictionary or more, for a minimal length beyond the maximal one, for a
+    prefix with the end of a sentence in it, for a source beyond learned positions, and for missing phrases.
     """
-    longest = min(int(options.max_len_a * tokens.size(1) + options.max_len_b), model.sizes.max_target_positions - 1)
+    longest = options.longest(model, tokens.size(1))
     if options.min_len > longest:
         raise UsageError(f"--min-len {options.min_len}: the longest translation has {longest} words")
     words = model.decoder.output_projection.weight.size(0)
@@ -114,6 +119,9 @@ def search(
         raise UsageError("a prefix has the end of a sentence in it: leave it out")
     if tokens.size(0) == 0:
         return []
+    most, words = model.sizes.max_source_positions, int(tokens.ne(PAD).sum(1).amax())
+    if model.encoder.embed_positions is not None and words > most:
+        raise UsageError(f"a source has {words} tokens, and the model has learned {most} positions")
     return _Search(model, tokens, options, longest).run(model.encoder(tokens, phrases), prefix)
 
 
@@ -128,7 +136,7 @@ class _Search:
         self.decoder, self.options, self.longest = model.decoder, options, longest
         count, beam, self.device = tokens.size(0), options.beam, tokens.device
         self.steps: list[_Step] = []
-        # Of the hypotheses that have ended: scores, sums of scores, steps of their ends, and the rows that they end.
+        # Of the hypotheses that have ended: scores, sums of scores, steps of their ends, and the rows they continue.
         self.scores, self.sums = (
             torch.full((count, beam), -torch.inf, device=self.device, dtype=torch.float) for _ in range(2)
         )
@@ -141,7 +149,7 @@ class _Search:
         alive = torch.arange(len(self.counts), device=self.device)  # sentences in the batch
         state = self.decoder.start()
         words, scores = torch.full_like(alive, EOS), torch.zeros_like(alive, dtype=torch.float)
-        ignored = torch.zeros(len(alive), beam, dtype=torch.bool, device=self.device)  # of a sample: ended rows
+        ignored = torch.zeros(len(alive), beam, dtype=torch.bool, device=self.device)  # ended rows, in sampling
         places = 1  # hypotheses of a sentence; from the second step on ``beam``
         for step in range(self.longest + 1):
             logits = self.decoder(words, step, memory, state).float()
@@ -158,7 +166,7 @@ class _Search:
             if bool(finished.any()):
                 kept = (~finished).nonzero().squeeze(1)
                 ends, best, words, place = (x[kept] for x in (ends, best, words, place))
-                parents, ignored, alive, memory = parents[kept], ignored[kept], alive[kept], memory.select(kept)
+                parents, ignored, alive = parents[kept], ignored[kept], alive[kept]
             # The first ``beam`` that do not end.
             ends[:, :beam] |= ignored
             order = torch.arange(ends.size(1), device=self.device) + ends.size(1) * ends

@@ -149,7 +149,7 @@ def sizes_of(options: Namespace) -> Sizes:
         if isinstance(width, int) and width != found.decoder.embed_dim:
             raise UsageError(f"its option {name} is {width}, which fairseq alone computes: use fairseq-generate")
     if found.activation_fn not in ACTIVATIONS:
-        raise UsageError(f"its activation is {found.activation_fn!r}, that of fairseq alone: use fairseq-generate")
+        raise UsageError(f"its activation is {found.activation_fn!r}, which only fairseq has: use fairseq-generate")
     return found
 
 

@@ -25,7 +25,7 @@ from .translator import LONG, Translator, tell
 
 
 def lines_of(stream: BinaryIO) -> Iterator[str]:
-    """Yield the lines of a stream, which end at newlines alone; bytes that are no UTF-8 are told of and replaced."""
+    """Yield the lines of a stream, which end at newlines alone; invalid UTF-8 is reported and replaced."""
     for number, line in enumerate(iter(stream.readline, b""), 1):
         text = line.decode("utf-8", "replace").strip()
         if "\ufffd" in text and line.decode("utf-8", "ignore").strip() != text:
@@ -49,7 +49,8 @@ def parser() -> argparse.ArgumentParser:
     add("--seed", type=int, help="seed of --sampling (default: another one each time)")
     add("--max-tokens", type=int, default=4000, help="tokens of a batch, padding included (default: 4000)")
     add("--buffer-size", type=int, default=10_000, help="lines that are read before they are translated")
-    add("--long", choices=LONG, help="of a line that is too long (default: pieces, or as the training cut it)")
+    add("--long", choices=LONG, help="what to translate of a line that is too long (default: pieces, or as the "
+        "training cut it)")  # fmt: skip
     add("--scores", action="store_true", help="write the score and a tab before each translation")
     add("--int8", action="store_true", help="compute with weights of 8 bits; faster for wide models")
     add("--threads", type=int, help="threads of torch")

@@ -19,7 +19,7 @@ from .search import Hypothesis, Options, search
 from .text import OPTIONS, Text, chosen, text_of
 
 LONG = "pieces", "beginning", "empty"
-FEWEST_WORDS = 3  # of a line, beyond which one of mostly unknown words is told of
+FEWEST_WORDS = 3  # from this many words on, a line of mostly unknown words is reported
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ class Translator:
 
         Where the search has fewer, empty ones of -inf stand in their places. The first one of an empty line has 0.
 
-        Lines are batched by length and returned in their order. What is wrong with one is told of on stderr, with its
-        number, from ``first``. Raises TypeError for one text, whose letters would be lines.
+        Lines are batched by length and returned in their order. Problems of a line are reported on stderr with its
+        number; the first line has the number ``first``. Raises TypeError for one text, whose letters would be lines.
         """
         if isinstance(lines, str):
             raise TypeError("lines: give a list of lines, not one text")
@@ -99,8 +99,11 @@ class Translator:
         for batch in self._batches([len(tokens) for _, tokens in parts]):
             width = max(len(parts[n][1]) for n in batch)
             tokens = torch.tensor([[PAD] * (width - len(parts[n][1])) + parts[n][1] for n in batch])
+            longest = self.options.longest(self.trained.model, width)
             for n, best in zip(batch, search(self.trained.model, tokens, self.options), strict=True):
                 found[n] = best
+                if best and len(best[0].tokens) > longest:
+                    tell(f"line {first + parts[n][0]}: its translation is cut after {longest} words; see --max-len-b")
             if bar is not None:  # a line counts with its first part
                 bar.update(sum(n == 0 or parts[n][0] != parts[n - 1][0] for n in batch))
         of_lines: list[list[list[Hypothesis]]] = [[] for _ in lines]

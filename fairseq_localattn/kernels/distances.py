@@ -45,7 +45,7 @@ class ClippedDistances:
         queries: T.
         keys: S, at least ``offset`` + T.
         offset: position of the first query among the keys.
-        limit: the greatest distance that is told apart from those beyond it; 0 or more.
+        limit: the greatest distance; those beyond it count as it. 0 or more.
     """
 
     queries: int
@@ -192,7 +192,7 @@ def relative_attention(
     Args:
         q, k, v: B×H×T×D.
         tables: of the keys and of the values (or None), 1×(2·limit+1)×D.
-        limit: the greatest distance that is told apart from those beyond it.
+        limit: the greatest distance; those beyond it count as it.
         mask: added to the scores, broadcastable to B×H×T×T; None for nothing.
         scaling: factor of the scores.
         dropout: rate on the weights.

@@ -65,7 +65,7 @@ class Window:
         return None if self.sinks or len(set(self.bounds)) != 1 else half_width_of(self.bounds[0])
 
     def columns(self, frame: Frame, device: torch.device) -> Tensor | None:
-        """Return the positions of the sinks, (B or 1)×a, from which those from S on do not exist; None without."""
+        """Return the positions of the sinks, (B or 1)×a; positions from S on do not exist. None without sinks."""
         if not self.sinks:
             return None
         return _first_word(frame, device) + torch.arange(min(self.sinks, frame.key_length), device=device)

@@ -13,12 +13,12 @@ first stands at position f:
 
 Where these come from:
 
-- localness: n times a sigmoid with a shared W is in CSAN's code, and from memory in the paper; the biases, the 0.1 and
-  encoder layers 1 to 3 are of that code (an older file of it has layers 2 to 4 of both stacks).
+- localness: n times a sigmoid with a shared W is in CSAN's code, and in Yang et al.'s paper as we recall it. Biases,
+  the 0.1 and encoder layers 1 to 3 are of that code (an older file of it has layers 2 to 4 of both stacks).
 - hard windows: the code has width 10 and no cut. CSAN's paper says only that its 11 tokens agree with Luong's 10.
 - neighbours: σ = w² is of the authors' code (xnmt). Its start, 1 to 32 over the heads, is chosen for text.
 - DiffWin's comparison: W and u start by Xavier, in its code from U(0, 1). Two faults of that code are not repeated:
-  windows off by the padding, and lengths of other sentences. Its u_d, 192 parameters without a gradient, is left out.
+  windows shifted by the padding, and lengths of other sentences. Its u_d, 192 parameters without gradient, is left out.
 - the classifier has the Gaussian in the first of its two layers, which is our choice.
 
 Biases start at 0, so every centre starts near the middle, with d near n/2. Depends on torch alone.

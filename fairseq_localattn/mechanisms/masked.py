@@ -102,7 +102,8 @@ class DynamicMaskAttention(LocalAttention):
         by_query = self._queries(call.query)
         precision = by_query.dtype
         by_head = self.head_mask.to(precision)[:, None, None]
-        by_distance = self._distances(call.frame, precision) + by_head
+        # Overlapping rows of P: an index for each pair would make the backward pass a scattered sum over all of them.
+        by_distance = by_position(self._entries(call.frame, precision), call.frame.key_length) + by_head
         # Clamping is rarely needed. On a CPU, bounding z by the minima of its terms is cheaper than a pass over z, but
         # not for the one query of a decoding step.
         clamp = not may_read(by_query.device) or 0 in (by_query.numel(), by_distance.numel())
@@ -117,13 +118,6 @@ class DynamicMaskAttention(LocalAttention):
             return self.query_mask(query).to(precision)[..., 0].T
         with torch.autocast(query.device.type, enabled=False):  # which would compute the product in half precision
             return F.linear(query.to(precision), self.query_mask.weight.to(precision))[..., 0].T
-
-    def _distances(self, frame: Frame, dtype: torch.dtype) -> Tensor:
-        """Return P_{t-s}, T×S, as overlapping rows of the entries of all T+S-1 distances.
-
-        Indexing P once for each of the T·S pairs would make the backward pass a scattered sum over all of them.
-        """
-        return by_position(self._entries(frame, dtype), frame.key_length)
 
     def _entries(self, frame: Frame, dtype: torch.dtype) -> Tensor:
         """Return P of all distances, T+S-1."""

@@ -77,15 +77,8 @@ class RelativeAttention(LocalAttention):
         self.key_positions = table()
         self.value_positions = table() if values else None
 
-    @property
-    def reads_projections(self) -> bool:
-        """True: ``q_i·aK_r``."""
-        return True
-
-    @property
-    def said_by_steps(self) -> bool:
-        """True: they read no keys, and ``attend`` computes the same."""
-        return True
+    reads_projections = True  # for q_i·aK_r
+    said_by_steps = True  # the steps read no keys, and ``attend`` computes the same
 
     def distances(self, frame: Frame) -> ClippedDistances:
         """Return the clipped distances of a call."""
@@ -202,10 +195,7 @@ def buckets_of(
 class DistanceBiasAttention(LocalAttention, ABC):
     """Attention with a bias for each head and distance, given by ``entries``."""
 
-    @property
-    def said_by_steps(self) -> bool:
-        """True: ``attend`` computes the same as the other steps."""
-        return True
+    said_by_steps = True  # ``attend`` computes the same as the other steps
 
     @abstractmethod
     def entries(self, call: Call) -> Tensor:

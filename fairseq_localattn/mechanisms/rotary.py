@@ -53,7 +53,7 @@ class RotaryAttention(LocalAttention):
 def rotations(
     first: int, length: int, *, channels: int, base: float, dtype: torch.dtype, device: torch.device
 ) -> Tensor:
-    """Return ``exp(i·t·θ_c)`` for positions t from ``first`` on, T×(D/2) complex numbers of twice ``dtype``.
+    """Return ``exp(i·t·θ_c)`` for positions t from ``first`` on, T×(D/2) complex numbers with parts of ``dtype``.
 
     The angles are computed in fp64. Cached, since all layers ask for the same rotations in a batch.
     """

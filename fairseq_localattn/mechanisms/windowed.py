@@ -227,10 +227,7 @@ class WindowAttention(LocalAttention):
             return soft_window(pointers)
         return segment_window(pointers, self._segments(frame, scores.device))
 
-    @property
-    def said_by_steps(self) -> bool:
-        """True: the steps need the pointers' scores alone, and no keys."""
-        return True
+    said_by_steps = True  # the steps need the pointers' scores alone, and no keys
 
     def attend_by_kernel(self, call: Call) -> Tensor | None:
         """Attend by kernels that keep no tensor T×S; with an ``attn_mask`` only if it hides the future."""

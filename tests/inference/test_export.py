@@ -153,6 +153,7 @@ def test_a_model_of_trees_is_not_said_to_translate(tmp_path: Path, capsys: pytes
         (["sizes", "activation_fn"], "exec", "no activation 'exec'"),
         (["sizes", "unheard"], 1, "not of this version"),
         (["same"], {"x": "y"}, "has no y"),
+        (["same"], {"x": ["y"]}, "has no"),
         (["text"], 3, "is damaged"),
     ],
 )

@@ -16,7 +16,7 @@ from fairseq_localattn.inference import Options, search
 from fairseq_localattn.inference import model as inference_model
 from fairseq_localattn.inference.search import _best
 from support.inference.models import assert_equal, batch_of, fairseqs, random_model, without_fairseq
-from support.models import CASES, TINY
+from support.models import CASES, TINY, build, parse
 
 LENGTHS = [3 + 5 * n % 17 for n in range(20)]
 QUICK = (*TINY, "mma-no-positions", "man-after-ffn", "hybrid-sublayers", "hybrid-trees")
@@ -125,6 +125,14 @@ def test_prefixes_are_fairseqs() -> None:
     theirs, ours = both("transformer_man_tiny", prefix=prefix, temperature=2.0, max_len_b=15)
     assert_equal(theirs, ours)
     assert [best[0].tokens[:3] for best in ours[2::3]] == prefix[2::3].tolist()
+
+
+def test_a_source_beyond_learned_positions_is_refused() -> None:
+    flags = "--encoder-learned-pos --max-source-positions 9 --share-all-embeddings".split()
+    ours = without_fairseq(build("transformer_mma_tiny", flags), parse("transformer_mma_tiny", flags))
+    assert search(ours, torch.full((1, 9), 5), Options(max_len_b=2))
+    with pytest.raises(UsageError, match="^a source has 10 tokens, and the model has learned 9 positions$"):
+        search(ours, torch.full((1, 10), 5), Options())
 
 
 def test_threads_keep_tables_apart(monkeypatch: pytest.MonkeyPatch) -> None:

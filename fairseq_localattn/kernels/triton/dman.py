@@ -1,8 +1,8 @@
 """Attention with the dynamic mask of MAN, ``softmax(scaling · QKᵀ + log M) V``, as kernels of Triton.
 
 ``M[b, h, t, s] = σ(x[b, t] + P[t - s] + U[h])``, at least σ(z₀), is computed where it is used: no tensor is T×T. A pass
-forward launches one kernel, and one that draws the seed of dropout; a pass backward launches three: one makes the sums
-by distance 0, one computes gradients, and one sums those of x, P and U. Sums by distance have no fixed order.
+forward launches one kernel, and one that draws the seed of dropout; a pass backward launches three: one clears the
+sums by distance, one computes gradients, and one sums those of x, P and U. Sums by distance have no fixed order.
 """
 
 from __future__ import annotations
