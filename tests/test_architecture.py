@@ -23,8 +23,6 @@ DOORS = {
     ROOT / "benchmarks" / "run.py",
 }
 MOST_LINES, MOST_LINES_OF_A_DOOR, MOST_MODULES = 400, 60, 13
-
-
 PYTHON_FILES = [*ROOT.glob("*.py"), *(path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py")))]
 
 

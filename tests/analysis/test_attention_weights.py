@@ -9,15 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fairseq_localattn.analysis.attention_weights import (
-    MASKS,
-    Sublayer,
-    collect_masks,
-    collect_weights,
-    cross_attentions,
-    masked_parts,
-    self_attentions,
-)
+from fairseq_localattn.analysis import attention_weights as reading
+from fairseq_localattn.analysis.attention_weights import Sublayer, collect_masks, collect_weights, self_attentions
 from fairseq_localattn.analysis.evaluation import padding_masks
 from fairseq_localattn.core.call import Call
 from fairseq_localattn.kernels.masks import Frame
@@ -33,12 +26,12 @@ WINDOWED = ["transformer_diffwin_tiny", "diffwin-segments"]
 
 
 def all_attentions(model: nn.Module) -> dict[Sublayer, nn.Module]:
-    return {**self_attentions(model), **cross_attentions(model)}
+    return {**self_attentions(model), **reading.cross_attentions(model)}
 
 
 def changes_of(model: nn.Module) -> int:
     """Count the hooks of a model, and the attributes that hide a method of what computes a soft mask."""
-    steps = {step for step, _ in MASKS.values()}
+    steps = {step for step, _ in reading.MASKS.values()}
     changes = [(each._forward_hooks, each._forward_pre_hooks, steps & vars(each).keys()) for each in model.modules()]
     return sum(map(len, itertools.chain(*changes)))
 
@@ -141,7 +134,7 @@ def test_masks_of_composed_attention() -> None:
     assert [at.stack for at in masks] == ["encoder"] * 2
     groups: Any = attentions[next(iter(masks))]
     dman, _, joint = groups.members()
-    assert list(masked_parts(groups)) == [(0, dman), (2, joint.parts[0]), (2, joint.parts[1])]
+    assert list(reading.masked_parts(groups)) == [(0, dman), (2, joint.parts[0]), (2, joint.parts[1])]
     mask = next(iter(masks.values()))[0]
     assert [bool(head.isnan().all()) for head in mask] == [False, True, False, False]
     assert not mask[[0, 2, 3]].isnan().any()

@@ -83,8 +83,7 @@ def test_the_command(data: Path, tmp_path: Path) -> None:
     flags = ("--name", "MMA", "--sentence", 4, "--cpu", "--plot", picture, "--csv", file)
     told = call(main, data, "--path", tmp_path / "checkpoint_last.pt", *flags).stdout
     words = [*(data.parent / "test.xx").read_text().splitlines()[4].split(), "</s>"]
-    with open(file, encoding="utf-8", newline="") as lines:
-        rows = list(csv.DictReader(lines))
+    rows = list(csv.DictReader(file.read_text("utf-8").splitlines()))
     assert len(rows) == 2 * 4 * len(words) ** 2
     assert [row["key_token"] for row in rows[: len(words)]] == words
     assert list(dict.fromkeys(row["head"] for row in rows)) == list(KINDS)

@@ -137,10 +137,7 @@ def test_damaged_archives(tmp_path: Path) -> None:
     chance = random.Random(1)
     wanted = {f"one/{number}": chance.randbytes(300) + TEXT for number in range(4)}
     entries: list[Member] = [(name, content, {}) for name, content in wanted.items()]
-    kinds = (
-        zipped(*wanted.items()),
-        *(tar(*entries, packed=packed) for packed in (bytes, gzip.compress, lzma.compress)),
-    )
+    kinds = zipped(*wanted.items()), *(tar(*entries, packed=packed) for packed in (bytes, gzip.compress, lzma.compress))
     for whole in kinds:
         for _ in range(25):
             data = bytearray(whole)

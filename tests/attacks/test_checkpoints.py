@@ -18,8 +18,6 @@ from support.checkpoints import Payload
 pytestmark = pytest.mark.xdist_group("attacks")  # one world serves all
 State = dict[str, Any]
 Write = Callable[[State, Path], object]
-
-
 CODE = "__import__('pathlib').Path('canary').touch()"
 
 

@@ -116,10 +116,7 @@ def run_table(bench: Bench) -> Done:
     return ended(lambda: bench.run("table1", "--rows", "mma", "--seeds", "1"))
 
 
-SOME = [
-    pytest.param(False, id="some", marks=pytest.mark.slow),
-    pytest.param(True, id="every", marks=pytest.mark.attack),
-]
+SOME = pytest.param(False, id="some", marks=pytest.mark.slow), pytest.param(True, id="every", marks=pytest.mark.attack)
 
 
 @pytest.mark.parametrize("every", SOME)

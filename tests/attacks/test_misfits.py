@@ -18,8 +18,6 @@ from support.attacks.world import PAIR, READERS, TREES, World, assert_one_line, 
 from support.cli import USER_DIR, call, fairseq, train_flags
 
 pytestmark = pytest.mark.xdist_group("attacks")  # one world serves all
-
-
 #: The input → what the error says; None: a line for each of the input's.
 INPUTS: dict[str, tuple[bytes, str | None]] = {
     "too long": (b"a\n\n" + b"a " * 1500 + b"\n", "given:3: 1501 tokens, and the model reads 1024: shorten or split"),

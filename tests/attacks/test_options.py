@@ -68,12 +68,7 @@ def attempt(arch: str, flags: list[str]) -> bool:
 @pytest.mark.parametrize("arch", TINY)
 def test_options_at_random(arch: str, examples: int) -> None:
     @settings(
-        max_examples=examples,
-        derandomize=True,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-        report_multiple_bugs=True,
+        max_examples=examples, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
     )
     @given(st.data())
     def run(data: st.DataObject) -> None:

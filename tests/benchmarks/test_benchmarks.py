@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -74,20 +75,16 @@ class Fake:
 def test_systems_take_turns_on_the_same_work_in_rotating_order() -> None:
     clock = SimpleNamespace(now=0.0)
     log: list[tuple[str, float]] = []
-    seen: list[tuple[str, int]] = []
+    seen: list[int] = []
     runners = {name: Fake(name, cost, clock, log) for name, cost in (("a", 1.0), ("b", 2.0), ("c", 4.0))}
     seconds = interleave(
-        runners,
-        [1.0, 2.0, 3.0, 5.0],
-        warm_up=1,
-        clock=lambda: clock.now,
-        on_progress=lambda name, number: seen.append((name, number)),
+        runners, [1.0, 2.0, 3.0, 5.0], 1, clock=lambda: clock.now, on_progress=lambda _, number: seen.append(number)
     )
     assert seconds == {"a": [2.0, 3.0, 5.0], "b": [4.0, 6.0, 10.0], "c": [8.0, 12.0, 20.0]}
     assert log == [
         (name, item) for item, order in zip((1, 2, 3, 5), ("abc", "bca", "cab", "abc"), strict=True) for name in order
     ]
-    assert [number for _, number in seen] == [-1] * 3 + [0] * 3 + [1] * 3 + [2] * 3
+    assert seen == [-1] * 3 + [0] * 3 + [1] * 3 + [2] * 3
 
 
 def test_short_runs_are_repeated() -> None:
@@ -276,10 +273,7 @@ def test_no_part_is_measured_in_another_precision_than_asked(tmp_path: Path, cap
 def test_finished_parts_stay_when_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def stopped(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setitem(command.RUN, "step", stopped)
+    monkeypatch.setitem(command.RUN, "step", Mock(side_effect=KeyboardInterrupt))
     flags = ["--parts", "step,module", "--systems", "san,mma", "--lengths", "16", "--out", str(tmp_path)]
     old = tmp_path / "module_cpu_fp32.csv"
     old.write_text("another run\n")

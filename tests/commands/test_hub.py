@@ -17,17 +17,8 @@ from fairseq_localattn.models.transformer import LocalTransformerModel
 from fairseq_localattn.variants.diffwin import DiffWinLanguageModel
 from fairseq_localattn.variants.mgsa import MGSATransformer
 from fairseq_localattn.variants.mma import MMATransformerModel
-from support.cli import (
-    REPOSITORY,
-    class_flags,
-    environment,
-    fairseq,
-    lm_flags,
-    make_classes,
-    make_text,
-    train_flags,
-    tree_of,
-)  # fmt: skip
+from support import cli
+from support.cli import fairseq, train_flags, tree_of
 
 pytestmark = pytest.mark.xdist_group("hub")  # one training of each kind serves all of this file
 SHORT = {"max_len_a": 0, "max_len_b": 8}
@@ -84,11 +75,11 @@ def test_another_machine_says_nothing_strange(mma: Path, tmp_path: Path) -> None
     program = f"""
 import logging, torch
 logging.basicConfig(level=logging.INFO)
-hub = torch.hub.load({str(REPOSITORY)!r}, "localattn", {str(mma)!r}, source="local")
+hub = torch.hub.load({str(cli.REPOSITORY)!r}, "localattn", {str(mma)!r}, source="local")
 print(hub.translate("a b c", **{SHORT!r}))
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, env={**environment(), "PYTHONWARNINGS": ""},
+        [sys.executable, "-c", program], cwd=tmp_path, env={**cli.environment(), "PYTHONWARNINGS": ""},
         capture_output=True, text=True, timeout=100,
     )  # fmt: skip
     assert done.stdout.strip() == LocalTransformerModel.from_pretrained(mma).translate("a b c", **SHORT)
@@ -170,8 +161,8 @@ def test_ngrams_need_no_trees(shipped: Any) -> None:
 
 
 def test_a_language_model_scores(data: Path, tmp_path: Path) -> None:
-    binarised = make_text(data, tmp_path / "bin")
-    fairseq("train", *lm_flags(binarised, "transformer_lm_diffwin_tiny", tmp_path, 3))
+    binarised = cli.make_text(data, tmp_path / "bin")
+    fairseq("train", *cli.lm_flags(binarised, "transformer_lm_diffwin_tiny", tmp_path, 3))
     hub = DiffWinLanguageModel.from_pretrained(tmp_path, "checkpoint_last.pt", tmp_path / "bin")
     scores = hub.score(["a b c", "d"])
     assert [len(score["positional_scores"]) for score in scores] == [3, 1]
@@ -180,8 +171,8 @@ def test_a_language_model_scores(data: Path, tmp_path: Path) -> None:
 
 def test_a_classifier_names_labels(data: Path, tmp_path: Path) -> None:
     """Labels that follow from the first letter are learned and given by name."""
-    classes, more = make_classes(data, tmp_path), {"dropout": 0, "lr": 0.003, "lr_scheduler": "fixed"}
-    fairseq("train", *class_flags(classes, "transformer_localattn_classifier_tiny", tmp_path, 60, **more))
+    classes, more = cli.make_classes(data, tmp_path), {"dropout": 0, "lr": 0.003, "lr_scheduler": "fixed"}
+    fairseq("train", *cli.class_flags(classes, "transformer_localattn_classifier_tiny", tmp_path, 60, **more))
     sentences = [line.split() for line in (data.parent / "train.xx").read_text().splitlines()]
     hub = PlainClassifier.from_pretrained(tmp_path, "checkpoint_last.pt", "./bin")
     found = hub.classify([" ".join(words) for words in sentences[:50]])

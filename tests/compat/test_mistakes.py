@@ -13,13 +13,7 @@ from torch.multiprocessing.spawn import ProcessRaisedException
 
 from fairseq_localattn.compat.mistakes import Told, check_training, line_of
 from fairseq_localattn.errors import UsageError
-from support.cli import fairseq, make_data
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_data(tmp_path_factory.mktemp("mistakes"), train=12)
-
+from support.cli import fairseq
 
 COMMON = {
     "train": "-s xx -t yy --arch transformer_csan_tiny --optimizer adam --max-tokens 300 --max-epoch 1 --no-save --cpu",

@@ -21,7 +21,7 @@ from fairseq.tokenizer import tokenize_line
 from torch.testing import assert_close
 
 from fairseq_localattn.compat import repairs
-from support.cli import fairseq, make_data
+from support.cli import fairseq
 from support.models import build
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # Hydra's, on how fairseq calls it
@@ -53,11 +53,6 @@ def test_batches_of_fixed_shapes_are_those_of_fairseq(monkeypatch):
     for words, named in (((None, None, None, 1, [(4, 5)]), {}), ((), {"fixed_shapes": [(4, 5)]})):
         made = data_utils.batch_by_size(np.arange(10), len, *words, **named)
         assert [batch.tolist() for batch in made] == [[2, 3]]
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory) -> Path:
-    return make_data(tmp_path_factory.mktemp("compat"), train=12)
 
 
 TRAIN = ["--arch", "transformer_tiny", "--max-tokens", "100"]

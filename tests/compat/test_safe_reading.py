@@ -23,8 +23,6 @@ from support.forked import two_processes
 PACKAGE = Path(fairseq_localattn.__file__).parent
 
 pytestmark = pytest.mark.xdist_group("checkpoint_safety")  # one training serves all tests of this file
-
-
 BLEU = {
     "eval_bleu": True, "eval_bleu_detok": "space", "eval_bleu_args": '{"beam": 1, "max_len_b": 10}',
     "best_checkpoint_metric": "bleu", "maximize_best_checkpoint_metric": True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -37,22 +37,15 @@ def test_an_interrupted_copy_leaves_the_old_file(tmp_path: Path, monkeypatch: py
 def test_a_failure_to_save_names_the_newest_whole_checkpoint(error: Exception, tmp_path: Path) -> None:
     torch.save({"model": {}}, tmp_path / "checkpoint1.pt")
     (tmp_path / "checkpoint2.pt.tmp").write_bytes(b"part")
-
-    def save(cfg: Any) -> None:
-        raise error
-
     with pytest.raises(UsageError, match=r"cannot save to .*checkpoint1.pt, from which --restore-file .*1.pt") as found:
-        saving._explain_failure(save, Namespace(save_dir=str(tmp_path)))
+        saving._explain_failure(Mock(side_effect=error), Namespace(save_dir=str(tmp_path)))
     assert "\n" not in str(found.value)
     assert not list(tmp_path.glob("*.tmp"))
 
 
 def test_other_errors_of_saving_stay(tmp_path: Path) -> None:
-    def save(cfg: Any) -> None:
-        raise RuntimeError("CUDA out of memory")
-
     with pytest.raises(RuntimeError, match="CUDA"):
-        saving._explain_failure(save, Namespace(save_dir=str(tmp_path)))
+        saving._explain_failure(Mock(side_effect=RuntimeError("CUDA out of memory")), Namespace(save_dir=str(tmp_path)))
 
 
 def test_fairseq_writes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

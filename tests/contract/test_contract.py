@@ -206,12 +206,8 @@ def test_beam_search_scores_are_the_models(name: str) -> None:
         assert [h["score"] for h in hypotheses] == sorted((h["score"] for h in hypotheses), reverse=True)
         for hypothesis in hypotheses:
             tokens = hypothesis["tokens"][None]
-            alone = {
-                "src_tokens": sample["net_input"]["src_tokens"][row : row + 1],
-                "src_lengths": sample["net_input"]["src_lengths"][row : row + 1],
-                "prev_output_tokens": shifted(tokens),
-            }
-            lprobs = logits(model, {"net_input": alone}).log_softmax(-1)
+            alone = {key: sample["net_input"][key][row : row + 1] for key in ("src_tokens", "src_lengths")}
+            lprobs = logits(model, {"net_input": {**alone, "prev_output_tokens": shifted(tokens)}}).log_softmax(-1)
             rescored = lprobs[0].gather(1, tokens.T).sum()
             assert_close(hypothesis["score"], rescored, rtol=1e-4, atol=1e-4)
 

@@ -145,7 +145,6 @@ def compare(model: Any, sample: dict[str, Any], **more: Any) -> None:
 
 
 def sample_of(model: Any) -> dict[str, Any]:
-    """Return a batch for a model."""
     sample = batch_for(model, [6, 4, 5], [5, 7, 3])
     return {**sample, "net_input": with_phrases(model, sample["net_input"])}
 

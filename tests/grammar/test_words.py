@@ -43,7 +43,6 @@ def run(module: DescribedAttention, x: Tensor, memory: Tensor, padded: bool = Fa
 
 
 def inputs(queries: int, keys: int, batch: int = 2, **options: Any) -> tuple[Tensor, Tensor]:
-    """Return random queries and keys."""
     torch.manual_seed(1)
     return tuple(torch.randn(n, batch, DIM, requires_grad=True, **options) for n in (queries, keys))  # type: ignore[return-value]
 

@@ -14,18 +14,10 @@ from fairseq_localattn.inference import linear as layers
 from fairseq_localattn.inference.linear import Int8Linear, OneDnnLinear, to_int8, to_onednn
 from support.inference.models import batch_of, logits_of, random_model, without_fairseq
 
+TINY = ["transformer_mma_tiny", "transformer_man_tiny", "transformer_mgsa_ngram_tiny"]
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "transformer_mma_tiny",
-        "transformer_man_tiny",
-        "localness-all",
-        "diffwin-all-layers",
-        "hybrid-sublayers",
-        "transformer_mgsa_ngram_tiny",
-    ],
-)
+
+@pytest.mark.parametrize("name", [*TINY, "localness-all", "diffwin-all-layers", "hybrid-sublayers"])
 def test_logits_are_nearly_the_same(name: str) -> None:
     model, args = random_model(name)
     tokens = batch_of(model, [5, 9, 7])["src_tokens"]

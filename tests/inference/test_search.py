@@ -20,6 +20,8 @@ from support.models import CASES, TINY, build, parse
 
 LENGTHS = [3 + 5 * n % 17 for n in range(20)]
 QUICK = (*TINY, "mma-no-positions", "man-after-ffn", "hybrid-sublayers", "hybrid-trees")
+OPTIONS: list[dict[str, Any]] = [{}, {"beam": 1}, {"beam": 21, "lenpen": 0.6}, {"lenpen": 2.0, "min_len": 4}]
+OPTIONS += [{"unkpen": 3.0, "unnormalized": True}, {"max_len_b": 3}, {"min_len": 3, "max_len_b": 3}]
 
 
 def both(name: str, prefix: torch.Tensor | None = None, **options: Any) -> tuple[Any, Any]:
@@ -41,19 +43,7 @@ def test_every_model_has_fairseqs_hypotheses(name: str) -> None:
     assert_equal(*both(name, max_len_a=1.2, max_len_b=5, temperature=2.0))
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"beam": 1},
-        {"beam": 21, "lenpen": 0.6},
-        {"lenpen": 2.0, "min_len": 4},
-        {"unkpen": 3.0, "unnormalized": True},
-        {"max_len_b": 3},
-        {"min_len": 3, "max_len_b": 3},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_every_option_has_fairseqs_hypotheses(options: dict[str, Any]) -> None:
     theirs, found = both("transformer_mma_tiny", temperature=3.0, **{"max_len_b": 30, **options})
     assert_equal(theirs, found)

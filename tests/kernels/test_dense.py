@@ -10,17 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_localattn.kernels import dense
-from fairseq_localattn.kernels.dense import (
-    PRODUCTS_UP_TO,
-    attention_and_weights,
-    attention_by_products,
-    can_skip_future,
-    causal_attention,
-    fused_attention,
-    paired_scores,
-    scaled_scores,
-    use_products,
-)
+from fairseq_localattn.kernels.dense import attention_and_weights, attention_by_products, fused_attention, use_products
 from support.mechanisms.inputs import gradient
 
 
@@ -46,8 +36,8 @@ def test_one_query_is_as_one_of_several(by_column: bool) -> None:
     found = []
     for queries, place in ((slice(None), 1), (slice(1, 2), 0)):
         factors = [x.clone().requires_grad_() for x in (q[:, :, queries], k, v)]
-        scores = scaled_scores(factors[0], factors[1], 0.3)[:, :, place]
-        pair = paired_scores(factors[0], other[:, :, queries], k, k, scaling=0.3)[..., place, :]
+        scores = dense.scaled_scores(factors[0], factors[1], 0.3)[:, :, place]
+        pair = dense.paired_scores(factors[0], other[:, :, queries], k, k, scaling=0.3)[..., place, :]
         attended = attention_by_products(*factors, scaling=0.3)[:, :, place]
         (scores.square().sum() + attended.square().sum()).backward()
         found.append([scores, pair, attended, *(x.grad for x in factors[1:])])
@@ -57,7 +47,7 @@ def test_one_query_is_as_one_of_several(by_column: bool) -> None:
 
 def test_which_implementation_suits() -> None:
     q = torch.zeros(1, 1, 3, 2)
-    short, long = torch.zeros(1, 1, PRODUCTS_UP_TO, 2), torch.zeros(1, 1, PRODUCTS_UP_TO + 1, 2)
+    short, long = (torch.zeros(1, 1, dense.PRODUCTS_UP_TO + more, 2) for more in (0, 1))
     assert use_products(q, short) and not use_products(q, long)
     assert use_products(q, long, dropout=0.1), "torch's kernel for CPUs has no dropout"
     assert use_products(q, long, torch.zeros(1, requires_grad=True)), "nor a mask with a gradient"
@@ -128,7 +118,7 @@ def test_causal_attention_sees_no_future(padded: bool, future: bool, length: int
     hidden = (hidden.T if future else hidden) | (padding[:, None, None] & padded)
     sees = ~hidden.all(-1, keepdim=True)
     wanted = attention_by_products(q, k, v, hidden, scaling=0.5).where(sees, 0)
-    found = causal_attention(q, k, v, padding if padded else None, scaling=0.5, future=future).where(sees, 0)
+    found = dense.causal_attention(q, k, v, padding if padded else None, scaling=0.5, future=future).where(sees, 0)
     torch.testing.assert_close(found, wanted)
     gradients = (torch.autograd.grad(out.square().sum(), (q, k, v)) for out in (found, wanted))
     for by_found, by_wanted in zip(*gradients, strict=True):
@@ -138,11 +128,11 @@ def test_causal_attention_sees_no_future(padded: bool, future: bool, length: int
 def test_the_future_is_skipped_in_long_texts_alone() -> None:
     """Not beside dropout, which torch's kernel lacks, and not where products are asked for."""
     q = torch.empty(1, 1, 1024, 4)
-    assert can_skip_future(q, q, dropout=0.0, implementation="auto")
-    assert not can_skip_future(q, q, dropout=0.1, implementation="auto")
-    assert not can_skip_future(q, q, dropout=0.0, implementation="products")
-    assert not can_skip_future(q[:, :, :512], q[:, :, :512], dropout=0.0, implementation="auto")
-    assert not can_skip_future(q[:, :, :1], q, dropout=0.0, implementation="auto")
+    assert dense.can_skip_future(q, q, dropout=0.0, implementation="auto")
+    assert not dense.can_skip_future(q, q, dropout=0.1, implementation="auto")
+    assert not dense.can_skip_future(q, q, dropout=0.0, implementation="products")
+    assert not dense.can_skip_future(q[:, :, :512], q[:, :, :512], dropout=0.0, implementation="auto")
+    assert not dense.can_skip_future(q[:, :, :1], q, dropout=0.0, implementation="auto")
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.4])

@@ -86,10 +86,8 @@ def test_keys_and_blocks(length: int, padded: bool, causal: bool, windows: tuple
     room = number * flex.BLOCK - length
     some = torch.nn.functional.pad(wanted, (0, room, 0, room)).unflatten(3, (number, -1)).unflatten(2, (number, -1))
     listed = torch.zeros(3, HEADS, number, number, dtype=torch.int)
-    for count, places, kind in (
-        (blocks.kv_num_blocks, blocks.kv_indices, 1),
-        (blocks.full_kv_num_blocks, blocks.full_kv_indices, 2),
-    ):
+    kinds = (blocks.kv_num_blocks, blocks.kv_indices, 1), (blocks.full_kv_num_blocks, blocks.full_kv_indices, 2)
+    for count, places, kind in kinds:
         first = torch.arange(number) < count[..., None]
         listed += torch.zeros_like(places).scatter(3, places.long(), first.int() * kind)
     assert (listed <= 2).all()

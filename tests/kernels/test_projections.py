@@ -8,13 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fairseq_localattn.kernels.projections import (
-    BLOCK,
-    in_blocks,
-    linear_by_blocks,
-    project_at_once,
-    project_jointly,
-)
+from fairseq_localattn.kernels.projections import BLOCK, in_blocks, linear_by_blocks, project_at_once, project_jointly
 
 
 @pytest.mark.parametrize("project", [project_jointly, project_at_once])

@@ -25,10 +25,7 @@ def test_global_heads_make_no_mask(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (steps, banded):
         monkeypatch.setattr(module, "fused_attention", record)
     x = torch.randn(600, 1, 8)
-    for kinds, shapes in (
-        (["global"] * 4, [None]),
-        (["global", "global", "local", "forward"], [None, (1, 600, 600)]),
-    ):
+    for kinds, shapes in ((["global"] * 4, [None]), (["global", "global", "local", "forward"], [None, (1, 600, 600)])):
         masks.clear()
         MixedAttention(8, 4, head_kinds=kinds, self_attention=True)(x, x, x, need_weights=False)
         assert [None if mask is None else mask.shape for mask in masks] == shapes

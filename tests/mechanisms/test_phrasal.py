@@ -168,12 +168,7 @@ def test_the_tag_loss_is_eq_10() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mix", "wanted"),
-    [
-        ("word,2,3,4", ((2, 2, 3, 3, 4, 4), 2)),
-        ("3:1,word:6,1:1", ((1, 3), 6)),
-        ("2", ((2,) * 8, 0)),
-    ],
+    ("mix", "wanted"), [("word,2,3,4", ((2, 2, 3, 3, 4, 4), 2)), ("3:1,word:6,1:1", ((1, 3), 6)), ("2", ((2,) * 8, 0))]
 )
 def test_granularities_of_the_heads(mix: str, wanted: tuple[tuple[int, ...], int]) -> None:
     assert parse_granularities(mix, 8) == wanted

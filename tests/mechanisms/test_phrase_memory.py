@@ -9,12 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_localattn.mechanisms.phrase_memory.compose import MaxComposition, SelfAttentionComposition
-from fairseq_localattn.mechanisms.phrase_memory.partition import (
-    DENSE_UP_TO,
-    Partition,
-    ngram_lengths,
-    partition_of,
-)
+from fairseq_localattn.mechanisms.phrase_memory.partition import DENSE_UP_TO, Partition, ngram_lengths, partition_of
 from fairseq_localattn.mechanisms.phrase_memory.recurrent import Recurrence
 from fairseq_localattn.mechanisms.phrase_memory.reductions import normalise_in_phrases, sum_phrases
 

@@ -11,16 +11,8 @@ from torch.autograd import gradcheck
 from fairseq_localattn.core import query_blocks
 from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.core.banded import BANDED_FROM
-from support.mechanisms.inputs import (
-    DIM,
-    HEADS,
-    LargestTensor,
-    cut_into_blocks,
-    future,
-    make,
-    random_case,
-    take_long_ways,
-)
+from support.mechanisms import inputs
+from support.mechanisms.inputs import DIM, HEADS, LargestTensor, future, make, random_case, take_long_ways
 
 WEIGHTED = ["san", "csan(window=3, head_span=1)", "csan(window=3)", "1*global + 1*local + 1*forward + 1*backward"]
 WEIGHTED += ["dman(max_distance=3)", "sman(boundary=1)", "shaw(max_distance=2)", "t5(buckets=8, max_distance=5)"]
@@ -121,7 +113,7 @@ def test_a_step_takes_memory_linear_in_what_is_cached(text: str) -> None:
 
 def test_a_long_causal_chunk_after_a_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
     """Queries that start behind cached keys, in blocks: equal to the same rows of the full pass."""
-    cut_into_blocks(monkeypatch, 3)
+    inputs.cut_into_blocks(monkeypatch, 3)
     module, (x, _), mask = make("csan(window=5)", "decoder").double(), random_case([14], left=False), future(14)
     full, _ = module(x, x, x, attn_mask=mask, need_weights=False)
     state: dict = {}

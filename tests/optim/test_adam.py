@@ -41,15 +41,8 @@ def fairseqs_calls_of_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def configuration(name: str, precision: dict[str, bool]) -> DictConfig:
     common = {"fp16_init_scale": 4, "fp16_scale_window": 10, "fp16_scale_tolerance": 0.0, "threshold_loss_scale": None}
-    adam = {
-        "_name": name,
-        "adam_betas": [0.9, 0.98],
-        "adam_eps": 1e-4,
-        "weight_decay": 0.01,
-        "lr": [0.01],
-        "tpu": False,
-    }
-    rest = {"use_old_adam": False, "fp16_adam_stats": False}
+    adam = {"_name": name, "adam_betas": [0.9, 0.98], "adam_eps": 1e-4, "weight_decay": 0.01, "lr": [0.01]}
+    rest = {"use_old_adam": False, "fp16_adam_stats": False, "tpu": False}
     return OmegaConf.create({"common": {**common, "min_loss_scale": 1e-4, **precision}, "optimizer": {**adam, **rest}})
 
 

@@ -106,11 +106,7 @@ def fp32_products() -> Iterator[Callable[[], str]]:
         pytest.skip("torch before 2.9 has no setting to look at")
     # A process that has made no setting reads "none", one that has restored it "ieee": both are fp32.
     torch.set_float32_matmul_precision(torch.get_float32_matmul_precision())
-
-    def setting() -> str:
-        return torch._C._get_fp32_precision_getter("mkldnn", "matmul")
-
-    yield setting
+    yield lambda: torch._C._get_fp32_precision_getter("mkldnn", "matmul")
     build("transformer_mma_tiny", ["--localattn-cpu-matmul", "fp32"])
 
 

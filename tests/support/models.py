@@ -189,10 +189,8 @@ def build(arch: str, flags: tuple[str, ...] | list[str] = (), seed: int = 1, sha
     """
     kind = ARCH_MODEL_REGISTRY[arch]
     classifier, lm = issubclass(kind, FairseqEncoderModel), issubclass(kind, FairseqLanguageModel)
-    tied = (
-        ["--share-decoder-input-output-embed" if lm else "--share-all-embeddings"] if share and not classifier else []
-    )
-    args = parse(arch, [*flags, *tied])
+    tied = "--share-decoder-input-output-embed" if lm else "--share-all-embeddings"
+    args = parse(arch, [*flags, *([tied] if share and not classifier else [])])
     vars(args).update(({"max_positions": 512} if classifier else {}) | more)
     task = SimpleNamespace(source_dictionary=dictionary(), target_dictionary=dictionary())
     task.tag_dictionary, task.phrase_levels = tags(), LEVELS
@@ -273,7 +271,6 @@ def with_phrases(model: Any, net_input: dict[str, Any]) -> dict[str, Any]:
 
 
 def encode(model: Any, net_input: dict[str, Any]) -> dict[str, Any]:
-    """Return the encoder's output."""
     return model.encoder.forward_torchscript(with_phrases(model, net_input))
 
 

@@ -9,9 +9,7 @@ from fairseq.data import LanguagePairDataset
 from torch import Tensor
 
 from fairseq_localattn.phrases.dataset import Levels
-from fairseq_localattn.tasks.translation_with_phrases import (
-    PhraseTranslationTask,
-)
+from fairseq_localattn.tasks.translation_with_phrases import PhraseTranslationTask
 from support.models import dictionary, tags
 
 

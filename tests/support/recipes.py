@@ -29,14 +29,12 @@ generate:
 
 
 def write(folder: Path, text: str, name: str = "r.yaml") -> Path:
-    """Write a recipe."""
     path = folder / name
     path.write_text(text, encoding="utf-8")
     return path
 
 
 def load(folder: Path, text: str) -> Recipe:
-    """Return the recipe of a text."""
     return load_recipe(write(folder, text))
 
 

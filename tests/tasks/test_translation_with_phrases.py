@@ -12,10 +12,7 @@ from fairseq.tasks.translation import TranslationTask
 
 from fairseq_localattn.criterions.phrase_tags import LabelSmoothedCrossEntropyWithPhraseTags
 from fairseq_localattn.errors import UsageError
-from fairseq_localattn.tasks.translation_with_phrases import (
-    InteractivePhraseDataset,
-    phrase_settings,
-)
+from fairseq_localattn.tasks.translation_with_phrases import InteractivePhraseDataset, phrase_settings
 from support.models import sentences, tags
 from support.phrase_batches import TaskWithoutData, levels, pairs
 

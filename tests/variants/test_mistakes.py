@@ -85,9 +85,7 @@ MISTAKES = {
         ("--mgsa-tags", "--mgsa-tags: n-grams have no tags"),
         ("--mgsa-chunk 5", "--mgsa-chunk 5 changes nothing: no layer has --mgsa-interaction onlstm"),
     ],
-    "localness": [
-        ("--localness-width wide", "a window's width of 'wide': give head, keys, query, or a number"),
-    ],
+    "localness": [("--localness-width wide", "a window's width of 'wide': give head, keys, query, or a number")],
     "neighbor": [
         (
             "--localness-cross-layers all",

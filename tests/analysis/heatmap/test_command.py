@@ -38,8 +38,7 @@ def paths(checkpoints: dict[str, Path]) -> list[str]:
 
 def values_of(file: Path) -> dict[tuple[str, str], Tensor]:
     """Read the maps T×S of a CSV, by checkpoint and kind of map."""
-    with open(file, encoding="utf-8", newline="") as lines:
-        rows = list(csv.DictReader(lines))
+    rows = list(csv.DictReader(file.read_text("utf-8").splitlines()))
     found: dict[tuple[str, str], list[float]] = {}
     for row in rows:
         found.setdefault((row["checkpoint"], row["what"]), []).append(float(row["value"]))
@@ -114,10 +113,7 @@ MISTAKES = [
     (["--source", "a " * 1100, "--target", "a"], "the source has 1101 tokens, and transformer_diffwin_tiny reads at"),
     (["--source", "a b"], "which sentence pair? give --sentence N, or --source and --target"),
     (["--source", " ", "--target", "a"], "--source: the text is empty"),
-    (
-        ["--source", "a", "--target", "no a such no </s>"],
-        "--target: not in the dictionary: no such </s>; give",
-    ),
+    (["--source", "a", "--target", "no a such no </s>"], "--target: not in the dictionary: no such </s>; give"),
     (["--source", "a", "--target", "a", "--gen-subset", "valid"], "--gen-subset valid changes nothing"),
 ]
 

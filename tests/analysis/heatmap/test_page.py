@@ -29,13 +29,7 @@ from support.analysis import as_trained
 from support.models import CASES, build, case, dictionary, phrases_of
 
 SITES = ("encoder", "decoder", "cross")
-HOSTILE = (
-    "</script><script>alert(1)</script>",
-    "<img/src=x/onerror=alert(2)>",
-    "{{data}}",
-    "'\"`${alert(3)}",
-    "]]>",
-)
+HOSTILE = ("</script><script>alert(1)</script>", "<img/src=x/onerror=alert(2)>", "{{data}}", "'\"`${alert(3)}", "]]>")
 NAME = f"{HOSTILE[0]}\u2028"
 
 

@@ -58,8 +58,7 @@ def test_the_command_measures_the_split(data: Path, checkpoints: dict[str, Path]
     flags = ["--stack", "both", "--windows", ",".join(map(str, WINDOWS)), "--max-tokens", 30, "--cpu"]
     printed = call(main, data, *paths, *flags, "--csv", file, "--plot", picture).stdout
     assert picture.read_bytes().startswith(b"\x89PNG")
-    with open(file, newline="") as lines:
-        found = list(csv.DictReader(lines))
+    found = list(csv.DictReader(file.read_text("utf-8").splitlines()))
     for name, architecture in ARCHITECTURES.items():
         rows = [row for row in found if row["checkpoint"] == name]
         shares, tokens = one_by_one(load_trained(checkpoints[name], data, cpu=True))

@@ -39,9 +39,7 @@ SENTENCES = {
         "(S (S (VP (VBG Seeing) (NP (PRP him)))) (, ,) (S (VP (VBN tired))) (NP (PRP she)) (VP (VBD left)) (. .))",
         "active", "past", "S_S_NP_VP",
     ),
-    "unary chain below the root": (
-        "(ROOT (S (S (VP (VB Go) (ADVP (RB away))))))", "active", "", "VB_ADVP",
-    ),
+    "unary chain below the root": ("(ROOT (S (S (VP (VB Go) (ADVP (RB away))))))", "active", "", "VB_ADVP"),
     "imperative is not finite": ("(ROOT (S (VP (VB Go)) (. !)))", "active", "", "VP"),
     "question": (
         "(ROOT (SQ (VBD Did) (NP (PRP he)) (VP (VB see) (NP (PRP it))) (. ?)))", "active", "past", "VBD_NP_VP",

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -123,10 +124,7 @@ def test_two_trainings_in_one_folder(data: Path, tmp_path: Path) -> None:
 
 
 def test_a_folder_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(37, "No locks available")
-
-    monkeypatch.setattr(locks.fcntl, "lockf", refuse)
+    monkeypatch.setattr(locks.fcntl, "lockf", Mock(side_effect=OSError(37, "No locks available")))
     with locks.held(tmp_path), locks.held(tmp_path):
         pass
     with locks.held(Path("/dev/null/folder")):  # the training says why it cannot write there

@@ -171,11 +171,7 @@ WRONG: list[tuple[str, Callable[[Path], object], str]] = [
     ("imdb", review("train/pos/999_4.txt"), "999_4.txt: 4 points, but"),
     ("imdb", review("test/neg/999_3.txt"), "999_3.txt: is empty"),
     ("imdb", lambda folder: (folder / "aclImdb/test/neg").rename(folder / "x"), "test/neg: cannot be read"),
-    (
-        "imdb",
-        lambda x: next((x / "aclImdb/train/neg").iterdir()).unlink(),
-        "neg: --valid 149 leaves none of 149",
-    ),
+    ("imdb", lambda x: next((x / "aclImdb/train/neg").iterdir()).unlink(), "neg: --valid 149 leaves none of 149"),
     ("sst", tree("(3 (2 It) (2 works)"), "train.txt:3: unbalanced brackets"),
     ("sst", tree("(3 (5 It) (2 works))"), "train.txt:3: a label from 0 to 4 must follow each bracket, found 5"),
     ("sst", tree("(3 (2 a) (2 b) (2 .))"), "train.txt:3: a node has two subtrees or one word, found 3 subtrees of 3"),

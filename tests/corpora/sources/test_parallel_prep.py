@@ -13,8 +13,6 @@ from support.corpora.prep import SPLITS, assert_in_subwords, assert_refused, lin
 from support.corpora.preparations import Prepared
 
 GIVEN = ("--source", "de", "--target", "en")
-
-
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("parallel")]
 
 

@@ -16,16 +16,8 @@ from corpora.mini.files import write
 from corpora.text import alignment, bitext, lines
 from corpora.tokens import moses_tokenize
 from corpora.toy import grammar as toy_grammar
-from support.corpora.prep import (
-    assert_in_subwords,
-    assert_refused,
-    attempt,
-    call,
-    change_line,
-    lines_of,
-    prepare,
-    prepare_until,
-)
+from support.corpora import prep
+from support.corpora.prep import assert_refused, attempt, call, change_line, lines_of, prepare, prepare_until
 from support.corpora.preparations import CASES, MULTI30K_NAMES, prepared
 from support.paths import DATA_PREP, SHARED
 
@@ -136,7 +128,7 @@ def test_tokenizer_settings():
 @prepared("toy")
 def test_toy_layout(done):
     out = done.out
-    assert_in_subwords(out, "de", "en")
+    prep.assert_in_subwords(out, "de", "en")
     for split, count in (("train", 150), ("valid", 30), ("test", 20)):
         pair = bitext.read_pair(out / f"raw/{split}.de", out / f"raw/{split}.en", bitext.Rules(strict=True))
         assert sum(1 for _ in pair) == len(lines_of(out / f"tok/{split}.de")) == count
@@ -164,7 +156,7 @@ def test_multi30k_lower_cased(done):
         assert lines_of(done.out / f"raw/{split}.de") == [line.lower() for line in original]
         assert lines_of(done.out / f"raw/cased/{split}.de") == original
         assert lines_of(done.out / f"tok/{split}.de") == [tokenize(line) for line in original]
-    assert_in_subwords(done.out, "de", "en")
+    prep.assert_in_subwords(done.out, "de", "en")
 
 
 def test_options_can_be_mended_until_a_step_is_complete(tmp_path):

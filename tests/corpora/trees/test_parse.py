@@ -39,7 +39,6 @@ def trees(tmp_path_factory) -> dict[str, Path]:
 
 
 def training(trees: dict[str, Path], out: Path) -> list[str]:
-    """Return the arguments of train_parser.py."""
     return f"--train {trees['train']} --dev {trees['dev']} --out {out} --size tiny --steps 60 --epochs 3".split()
 
 
@@ -81,7 +80,6 @@ def parsed(models, tokens, tmp_path_factory) -> Path:
 
 
 def parse_here(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run parse.py in this process."""
     return run(parse.main, "--lang", "en", "--cpu", *arguments)
 
 

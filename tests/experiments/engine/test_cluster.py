@@ -31,7 +31,6 @@ wait $second && exit $status
 
 
 def stub(folder: Path, name: str, text: str) -> Path:
-    """Write a program; return its path."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)

@@ -20,6 +20,7 @@ from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import find_table
 from experiments.runs import averaging, checkpoints
 from experiments.system import logs
+from support.corpora.prep import wait_for_processes
 from support.paths import ROOT, SCRIPTS
 from support.tables.bench import SMALL, Bench
 
@@ -28,7 +29,6 @@ ARCHITECTURES = ("transformer_mma_tiny", "transformer_localattn_tiny")
 
 
 def rows(data: str, architecture: str) -> tuple[Row, Row]:
-    """Return the rows of a quick start."""
     system, plain = quickstart.two_rows(find_table("quickstart", data), quickstart.sized(architecture))
     return system, plain
 
@@ -57,10 +57,8 @@ def test_two_rows(architecture: str, name: str, baseline: str) -> None:
 
 
 def test_an_unused_gpu_is_mentioned(monkeypatch: pytest.MonkeyPatch) -> None:
-    toy, of_a_gpu = (
-        rows("toy", "transformer_mma")[0].stated,
-        recipe_at(find_table("mma", "table1"), "en_ja_mma", "full"),
-    )
+    toy = rows("toy", "transformer_mma")[0].stated
+    of_a_gpu = recipe_at(find_table("mma", "table1"), "en_ja_mma", "full")
     for available, expected in ((True, [True, False]), (False, [False, False])):
         monkeypatch.setattr("torch.cuda.is_available", lambda available=available: available)
         assert ["trains on the CPU" in (quickstart.gpu_note(of) or "") for of in (toy, of_a_gpu)] == expected
@@ -141,12 +139,6 @@ def test_mistakes_end_in_one_line(options: list[str], message: str, capfd: pytes
     assert error.startswith(f"quickstart: error: {message}") and error.count("\n") == 1
 
 
-def processes_of(folder: Path) -> list[str]:
-    """Return the command lines of the living processes that name the folder; a zombie has none."""
-    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    return [line for line in listed.splitlines() if str(folder) in line]
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends the children of a process that is killed")
 @pytest.mark.slow
 def test_killed_quick_start_continues_and_reports(bench: Bench) -> None:
@@ -171,10 +163,7 @@ def test_killed_quick_start_continues_and_reports(bench: Bench) -> None:
     finally:
         first.kill()
         first.wait()
-    deadline = time.monotonic() + 10
-    while (left := processes_of(bench.root)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not left
+    wait_for_processes(0, bench.root)  # a zombie has no command line
     killed = saved()[0].parent.parent
     assert not (killed / "trained.json").exists(), "killed too late: the test needs more updates"
     checkpoints.mend_last_checkpoint(killed / "checkpoints")  # as the runner will: a kill may have cut off the copy

@@ -243,3 +243,20 @@ def test_the_estimate_of_what_follows_the_preparation(bench: Bench) -> None:
     bench.write("table1", TABLE_1 + "  more: {same_as: mma, label: x, train: {dropout: 0.1}}\n")
     assert bench.run("table1", "--scale", "small") == 0
     assert found == [2 * 620.0, 620.0]
+
+
+def test_a_folder_is_named_by_options_and_knows_its_data(bench: Bench, capsys: pytest.CaptureFixture) -> None:
+    """Other data are refused, and nothing is lost."""
+    mma = ("table1", "--rows", "mma")
+    assert bench.run(*mma) == 0
+    folder = bench.folder("transformer_mma_tiny")
+    (line, *_) = lines = bench.lines("table1")
+    stamp = json.loads((folder / "started.json").read_text())
+    assert stamp["settings"] == line["settings"] and line["settings"] not in folder.name
+    next(bench.out.glob("data/*/bin/dict.de.txt")).write_text("other\n")
+    capsys.readouterr()
+    assert bench.run(*mma) == 1 and bench.lines("table1") == lines and bench.trainings() == 1
+    (error,) = capsys.readouterr().err.splitlines()
+    assert f"mma (seed 1): {folder}: was trained on other data" in error and "move this run's folder away" in error
+    shutil.move(folder, bench.root)
+    assert bench.run(*mma) == 0 and len({each["settings"] for each in bench.lines("table1")}) == 2

@@ -164,8 +164,7 @@ def test_a_figure_of_weights(bench: Bench, toy_corpus: Path, capsys: pytest.Capt
     assert run(bench, "fig3", "--scale", "small", "--seeds", "2") == 0, capsys.readouterr()
     path = bench.results / "figures" / "mma_fig3_small.csv"
     assert path.with_suffix(".png").stat().st_size > 5000
-    with path.open(newline="") as stream:
-        lines = list(csv.DictReader(stream))
+    lines = list(csv.DictReader(path.read_text("utf-8").splitlines()))
     assert {(each["scale"], each["row"], each["seed"], each["split"], each["sentence"]) for each in lines} == {
         ("small", "mma/table2/mma", "2", "test", str(chosen))
     }

@@ -196,10 +196,8 @@ def test_words_of_the_source_are_counted(tmp_path: Path, test_set: scoring.TestS
     sources = write_lines(tmp_path / "test.de", SOURCES)
     assert "bleu_50" in by_metric(scoring.translation(output, replace(joined, source=sources), by_length=bleu.LENGTHS))
     apart = write_output(tmp_path / "apart", REFERENCES)  # each source one word, as SentencePiece leaves Japanese
-    assert_one_line(
-        run_score(apart, "--reference", *test_set.paths, "--by-length"),
-        "its sources have no words apart: give --source",
-    )
+    done = run_score(apart, "--reference", *test_set.paths, "--by-length")
+    assert_one_line(done, "its sources have no words apart: give --source")
 
 
 @pytest.mark.parametrize("seed", ["12345", "7"])

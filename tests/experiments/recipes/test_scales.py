@@ -33,10 +33,7 @@ def test_a_smoke_run_differs_in_what_smoke_yaml_says() -> None:
 
 @pytest.mark.parametrize(
     ("architecture", "heads", "stacks"),
-    [
-        ("transformer_csan_wmt_en_de_big", 16, ["encoder", "decoder"]),
-        ("transformer_lm_diffwin", 8, ["decoder"]),
-    ],
+    [("transformer_csan_wmt_en_de_big", 16, ["encoder", "decoder"]), ("transformer_lm_diffwin", 8, ["decoder"])],
 )
 def test_a_narrow_model_keeps_its_heads(architecture: str, heads: int, stacks: list[str]) -> None:
     expected = []

@@ -13,20 +13,10 @@ import pytest
 from experiments.measure.metrics import FAMILIES, METRICS
 from experiments.recipes.recipe import Recipe, load_recipe
 from fairseq_localattn.models.architectures import baseline_of, localattn_architectures
+from support.paths import ROOT
 from support.recipes import values
-from support.tables.rows import (
-    BASES,
-    ROOT,
-    ROWS,
-    SMALL_ROWS,
-    TABLES,
-    baseline_of_row,
-    build,
-    chain,
-    row,
-    sizes_of,
-    source_of,
-)
+from support.tables import rows
+from support.tables.rows import BASES, ROWS, SMALL_ROWS, TABLES, baseline_of_row, build, row, sizes_of, source_of
 
 TRAINED = [name for name in ROWS if row(name).architecture]
 MODELS = {(row(name).architecture, repr(sorted(row(name).sizes.items()))): name for name in TRAINED}
@@ -48,7 +38,7 @@ def test_every_table_has_its_rows_at_both_scales() -> None:
 
 def test_every_base_is_extended_by_a_row() -> None:
     tops = {path for name in SMALL_ROWS for path in source_of(name).extends.values() if path is not None}
-    used = {path for top in tops for path in chain(top)}
+    used = {path for top in tops for path in rows.chain(top)}
     of_quickstart = {"toy_de_en", "toy_en_de_trees"}
     assert [path for path in BASES if path not in used and path.stem not in of_quickstart] == []
     for path in BASES:

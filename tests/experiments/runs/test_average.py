@@ -16,14 +16,11 @@ from experiments.measure import generated
 from experiments.runs import averaging as average
 from fairseq_localattn.errors import UsageError
 from support.checkpoints import Payload
+from support.checkpoints import checkpoint as load
 from support.cli import fairseq, make_data, run, train_flags
 from support.paths import SCRIPTS
 
 pytestmark = pytest.mark.xdist_group("average")  # one training run serves all of this file
-
-
-def load(path: Path) -> dict[str, Any]:
-    return torch.load(path, map_location="cpu", weights_only=True)
 
 
 @pytest.fixture(scope="module")
@@ -183,10 +180,7 @@ def test_files_that_cannot_be(folder: Path) -> None:
         (["run"], "is a folder: give --last"),
         (["run", "run", "--last", "2"], "take one folder"),
         (["none", "--last", "2"], "none: no such folder"),
-        (
-            ["run", "--last", "12"],
-            "by updates (checkpoint_EPOCH_UPDATES.pt), 12 are needed; --keep-interval-updates",
-        ),
+        (["run", "--last", "12"], "by updates (checkpoint_EPOCH_UPDATES.pt), 12 are needed; --keep-interval-updates"),
         (
             ["run", "--best", "4"],
             "run: 3 checkpoints that were the best (checkpoint.best_METRIC_VALUE.pt), 4 are needed",

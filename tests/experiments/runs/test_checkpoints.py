@@ -8,6 +8,7 @@ import os
 import shlex
 import zipfile
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -50,11 +51,7 @@ def test_half_a_last_checkpoint_is_mended(tmp_path: Path) -> None:
 def test_a_checkpoint_that_cannot_be_read_now_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error of the disk or the network says nothing of the file."""
     write_checkpoint(tmp_path / "checkpoint_last.pt", "x")
-
-    def failing(self: zipfile.ZipFile) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    monkeypatch.setattr(zipfile.ZipFile, "testzip", failing)
+    monkeypatch.setattr(zipfile.ZipFile, "testzip", Mock(side_effect=OSError(errno.EIO, os.strerror(errno.EIO))))
     with pytest.raises(OSError, match="Input/output error"):
         checkpoints.mend_last_checkpoint(tmp_path)
     assert (tmp_path / "checkpoint_last.pt").exists()

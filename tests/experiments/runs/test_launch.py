@@ -87,10 +87,8 @@ def test_flags_of_the_machine(paper: recipe.Recipe) -> None:
     asked = row.with_flags("train", {"localattn_graphs": 4}, "here")
     graphs = [launch.Launch().adapt(each).flag("train", "localattn_graphs") for each in (row, asked)]
     assert graphs == [0, 4]
-    for without in (
-        launch.Launch(cpu=True).adapt(row),
-        launch.Launch().adapt(replace(paper, architecture="transformer")),
-    ):
+    plain = replace(paper, architecture="transformer")
+    for without in (launch.Launch(cpu=True).adapt(row), launch.Launch().adapt(plain)):
         assert "localattn_graphs" not in without.train
 
 

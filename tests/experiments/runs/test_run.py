@@ -6,6 +6,7 @@ import errno
 import shutil
 import subprocess
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -46,10 +47,7 @@ def test_a_folder_has_one_owner(loaded: Recipe, tmp_path: Path) -> None:
 
 
 def test_a_folder_without_locks_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def flock(*_: object) -> None:
-        raise OSError(errno.ENOSYS, "not implemented")
-
-    monkeypatch.setattr(processes.fcntl, "flock", flock)
+    monkeypatch.setattr(processes.fcntl, "flock", Mock(side_effect=OSError(errno.ENOSYS, "not implemented")))
     processes.lock(tmp_path).close()
 
 

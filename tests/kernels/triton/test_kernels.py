@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -72,24 +73,12 @@ class Case:
         return [given[0], keys]
 
     def by_kernel(self, given: Sequence[Tensor], padding: Tensor | None, dropout: float = 0.0) -> Tensor:
+        rules: dict[str, Any] = {"padding": padding, "causal": self.causal, "scaling": SCALING, "dropout": dropout}
         if self.kind == "dman":
             q, k, v, x, P, U = given
-            return dynamic_mask_attention(
-                q,
-                k,
-                v,
-                (x, P, U),
-                padding=padding,
-                ahead=self.distances[0],
-                causal=self.causal,
-                scaling=SCALING,
-                lowest_z=LOWEST,
-                dropout=dropout,
-            )
+            return dynamic_mask_attention(q, k, v, (x, P, U), ahead=self.distances[0], lowest_z=LOWEST, **rules)
         queries, keys = _apart(given)
-        return window_attention(
-            queries, keys, padding=padding, scaling=SCALING, dropout=dropout, segment=self.segment, causal=self.causal
-        )
+        return window_attention(queries, keys, segment=self.segment, **rules)
 
     def dense(self, given: Sequence[Tensor], padding: Tensor | None, factors: Tensor | float = 1) -> Tensor:
         """Compute attention by tensors B×H×T×S; ``factors``: of dropout."""
@@ -122,10 +111,7 @@ def exact(given: Sequence[Tensor]) -> list[Tensor]:
     return [each.detach().double().requires_grad_() for each in given]
 
 
-SMALL = {
-    "dman": Case("dman", 11, 11, "left", distances=(20, 20)),
-    "aw": Case("aw", 9, 12, "left"),
-}
+SMALL = {"dman": Case("dman", 11, 11, "left", distances=(20, 20)), "aw": Case("aw", 9, 12, "left")}
 CASES = {
     **SMALL,
     "dman, one query": Case("dman", 1, 1, distances=(0, 3)),

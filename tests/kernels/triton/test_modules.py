@@ -19,13 +19,8 @@ from support.mechanisms.references import expected
 DIM = 24
 pytestmark = needs_triton
 # Text, site, the most launches of a pass both ways.
-MODULES = [
-    ("dman", "encoder", 30),
-    ("dman", "decoder", 30),
-    ("aw", "encoder", 27),
-    ("mw", "decoder", 27),
-    ("aw(segment_size=5)", "cross", 27),
-]
+MODULES = [("dman", "encoder", 30), ("dman", "decoder", 30), ("aw", "encoder", 27), ("mw", "decoder", 27)]
+MODULES += [("aw(segment_size=5)", "cross", 27)]
 
 
 @needs_interpreter

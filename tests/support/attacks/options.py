@@ -58,25 +58,15 @@ def values(option: Field[Any]) -> list[Any]:
     kind = typing.get_type_hints(option)["type"] if isinstance(option.type, str) else option.type
     if option.name.endswith("_layers"):
         return LAYERS
-    if kind is bool:
-        return [True]
-    if kind is int:
-        return NUMBERS
-    if kind is float:
-        return FRACTIONS
-    if kind is str:
-        return TEXTS
-    return [*(member.value for member in kind), "", "nothing"]  # a choice
+    known: dict[Any, list[Any]] = {bool: [True], int: NUMBERS, float: FRACTIONS, str: TEXTS}
+    return known[kind] if kind in known else [*(member.value for member in kind), "", "nothing"]  # a choice
 
 
 def flags_of(arch: str) -> dict[str, list[Any]]:
     """Return the flags of an architecture's variant, and of fairseq, each with its values."""
     options = ARCH_MODEL_REGISTRY[arch].options
     by_name = {option.name: option for option in fields(options)}
-    return {
-        **FAIRSEQ,
-        **{name.replace("_", "-"): values(by_name[name]) for name in option_names(options)},
-    }
+    return {**FAIRSEQ, **{name.replace("_", "-"): values(by_name[name]) for name in option_names(options)}}
 
 
 @st.composite

@@ -34,7 +34,6 @@ def clean_environment(**more: str) -> dict[str, str]:
 
 
 def call(*command: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a command."""
     words = [str(part) for part in command]
     return subprocess.run(words, env=clean_environment(**environment), capture_output=True, text=True, timeout=300)
 
@@ -61,7 +60,6 @@ def _captured(main: Callable[[], int | None]) -> subprocess.CompletedProcess[str
 
 
 def script(corpus: str) -> str:
-    """Return the name of a preparation's script."""
     return corpus if corpus == "parse_text" else f"prepare_{corpus}"
 
 
@@ -142,7 +140,6 @@ def assert_refused(done: subprocess.CompletedProcess, *parts: str) -> None:
 
 
 def lines_of(path: Path) -> list[str]:
-    """Return the lines of a text file."""
     return path.read_text("utf-8").split("\n")[:-1]
 
 

@@ -42,7 +42,6 @@ class Case:
     variable: str = ""
 
     def make(self, folder: Path) -> None:
-        """Write the mini corpus."""
         folder.mkdir(parents=True)
         {**known_corpora(), **OWN}[self.name](folder)
 
@@ -69,7 +68,6 @@ class Prepared:
     said: str
 
     def arguments(self) -> list[str]:
-        """Return the command line of the preparation."""
         return self.case.arguments(self.source)
 
     def prepare(self, out: Path, *more: object) -> subprocess.CompletedProcess[str]:
@@ -162,7 +160,6 @@ def _sst(folder: Path) -> None:
 OWN: dict[str, Callable[[Path], None]] = {
     "toy": lambda _: None, "multi30k": _multi30k, "lm": _lm, "sst": _sst, "parallel": _parallel,
 }  # fmt: skip
-
 
 UNCHECKED = "--local {source} --no-checksums"
 PROBING = "--train {source}/train.mrg --valid {source}/valid.mrg --test {source}/test.mrg"

@@ -48,10 +48,7 @@ def noisy(lines: Sequence[str], rate: float, seed: int) -> list[str]:
 def run_score(*args: object) -> cli.Done:
     """Run scripts/score.py with these arguments, in this process."""
 
-    def door() -> None:
-        sys.exit(command.main())
-
-    return cli.call(door, *args, check=False)
+    return cli.call(lambda: sys.exit(command.main()), *args, check=False)
 
 
 def assert_one_line(failed: cli.Done, message: str) -> None:

@@ -27,30 +27,12 @@ FULL = f"""\
 metric: tokenised_bleu
 gpus: 2
 average: {{last: 2}}
-data:
-  name: toy
-  prepare: data-prep/prepare_toy.sh
-  options: [{", ".join(TOY)}]
-  source: de
-  target: en
-train:
-  task: translation
-  criterion: label_smoothed_cross_entropy
-  label_smoothing: 0.1
-  share_all_embeddings: true
-  dropout: 0.0
-  optimizer: adam
-  lr: [0.002]
-  lr_scheduler: inverse_sqrt
-  warmup_updates: 2
-  max_update: 4
-  max_tokens: 300
-  update_freq: [2]
-  num_workers: 0
-  log_interval: 1
-  save_interval_updates: 2
-  keep_interval_updates: 2
-  no_epoch_checkpoints: true
+data: {{name: toy, prepare: data-prep/prepare_toy.sh, options: [{", ".join(TOY)}], source: de, target: en}}
+train: {{
+  task: translation, criterion: label_smoothed_cross_entropy, label_smoothing: 0.1, share_all_embeddings: true,
+  dropout: 0.0, optimizer: adam, lr: [0.002], lr_scheduler: inverse_sqrt, warmup_updates: 2, max_update: 4,
+  max_tokens: 300, update_freq: [2], num_workers: 0, log_interval: 1, save_interval_updates: 2,
+  keep_interval_updates: 2, no_epoch_checkpoints: true }}
 generate: {{beam: 2, num_workers: 0}}
 """
 SMALL = """\
@@ -142,7 +124,6 @@ class Bench:
         return write_table(self.root, f"mma/{name}", text)
 
     def table(self, paper: str, name: str) -> Table:
-        """Return a table of this root."""
         return tables.find_table(paper, name, self.root / "configs")
 
     def fake(self) -> None:
@@ -189,21 +170,15 @@ class Bench:
         return table.main(["mma", name, "--cpu", *map(str, (*where, *options))])
 
     def lines(self, name: str, scale: str = "full") -> list[dict[str, str]]:
-        """Return the lines of a table's results at a scale."""
         with open(self.results / "mma" / f"{name}.csv", newline="") as stream:
             return [line for line in csv.DictReader(stream) if line["scale"] == scale]
 
     def scores(self, name: str, metric: str = "tokenised_bleu", **wanted: str) -> dict[str, dict[str, str]]:
         """Return row → its line of a metric, of the lines with these values."""
-        found = self.lines(name, wanted.pop("scale", "full"))
-        return {
-            line["row"]: line
-            for line in found
-            if line["metric"] == metric and all(line[key] == value for key, value in wanted.items())
-        }
+        found = [line for line in self.lines(name, wanted.pop("scale", "full")) if line["metric"] == metric]
+        return {line["row"]: line for line in found if wanted.items() <= line.items()}
 
     def trainings(self) -> int:
-        """Return how many trainings there were."""
         return sum(path.read_text().count("once") for path in self.out.rglob("trainings"))
 
     def folder(self, architecture: str) -> Path:

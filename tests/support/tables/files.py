@@ -33,7 +33,6 @@ rows:
 
 
 def put(root: Path, name: str, text: str) -> Path:
-    """Write a file under a root."""
     path = root / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
@@ -64,6 +63,5 @@ def line(
 
 
 def csv_of(root: Path, *lines: dict[str, str], table: str = "man/table1") -> Path:
-    """Write the CSV of a table."""
     rows = [",".join(COLUMNS), *(",".join(each[name] for name in COLUMNS) for each in lines)]
     return put(root, f"results/{table}.csv", "\n".join(rows) + "\n")

@@ -42,7 +42,6 @@ LEVELS = 3  # of the trees
 
 @cache
 def row(name: str, scale: str = "full") -> Recipe:
-    """Return the recipe of a row at a scale."""
     return recipe_at(*_PLACES[name], scale)
 
 
