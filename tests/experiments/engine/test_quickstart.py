@@ -125,7 +125,7 @@ def test_the_script_knows_all_architectures_that_translate() -> None:
         (["--arch", "transformer_localattn"], "--arch transformer_localattn: without a text it is the Transformer; do"),
         (
             ["--table", f"{ROOT}/configs/comparisons/iwslt14.yaml"],
-            "iwslt14.yaml: no row with a baseline at small scale",
+            f"{ROOT}/configs/comparisons/iwslt14.yaml: no row with a baseline at small scale",
         ),
         (["--arch", "transformer_localattn_small"], "--arch transformer_localattn_small: a baseline, trained beside"),
         (["--data", str(ROOT)], f"--data {ROOT}: has no train.de; --source and --target name the languages"),
