@@ -5,8 +5,6 @@ VENV=${LOCALATTN_VENV:-.venv}
 [[ $VENV == /* ]] || VENV=$REPO/$VENV # as setup.sh takes it
 PY=$VENV/bin/python
 
-say() { printf '%s: %s\n' "$(basename "$0" .sh)" "$*"; }
-
 die() {
   printf '%s: error: %s\n' "$(basename "$0" .sh)" "$*" >&2
   exit 2

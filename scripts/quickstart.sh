@@ -7,7 +7,7 @@
 #
 #   --arch     architecture (transformer_mma); a name without a size is taken in its small one. With transformer_mgsa,
 #              which reads trees of the English, from English to German
-#   --data     toy: a corpus that the repository generates, all in all about five minutes on two cores (default);
+#   --data     toy: a corpus that the repository generates, with the set-up 4 to 8 minutes on two cores (default);
 #              multi30k: image captions, 29,000 pairs, three times as long;
 #              FOLDER: text of your own, a sentence a line, plain or .gz: train.{de,en}, and {valid,test}.{de,en} if there
 #              are any, else some of the training text is held out; trained as on multi30k
@@ -30,7 +30,7 @@ with_setup_progress() {
   shift
   (
     # It ends by itself when the quick start is gone.
-    while sleep 15 && kill -0 "$parent" 2>/dev/null; do
+    while sleep 15 >/dev/null 2>&1 && kill -0 "$parent" 2>/dev/null; do
       left=$((SETUP_SECONDS - SECONDS + begin))
       ((left > 10)) || left=10
       printf '[%s, about %s left] set-up\n' "$(clock $((SECONDS - begin)))" "$(clock $((left + after)))"

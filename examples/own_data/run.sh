@@ -28,7 +28,7 @@ raw=${RAW:-$out/text}
 # 2. Moses tokens, joint BPE, dictionary and binary files. Stopped and started again, it continues, as does the training.
 options=(--source "$src" --target "$tgt" --train "$raw/train" --bpe "${MERGES:-200}")
 for split in valid test; do
-  if compgen -G "$raw/$split.$src*" >/dev/null; then options+=("--$split" "$raw/$split"); fi
+  if [[ -e $raw/$split.$src || -e $raw/$split.$src.gz ]]; then options+=("--$split" "$raw/$split"); fi
 done
 PYTHON=python "$here/../../data-prep/prepare_parallel.sh" "$out/data" "${options[@]}"
 

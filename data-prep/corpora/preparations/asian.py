@@ -208,15 +208,11 @@ def _add_cwmt(train: Sources, name: str) -> None:
         found = obtain_members(train.given, f"{CWMT}/{name}.zip", f"{name}/*_c[hn].txt", f"{name}/*_en.txt")
     train.verified &= found.verified
     folder = found.path / name
-    pieces = [*sorted(folder.glob("*_c[hn].txt")), *sorted(folder.glob("*_c[hn].txt.gz"))]
-    for chinese in pieces:
-        packed = chinese.suffix == ".gz"
-        if packed and chinese.with_suffix("").exists():
-            continue
-        stem = chinese.name.removesuffix(".gz").removesuffix(".txt")[:-3]
-        english = chinese.with_name(f"{stem}_en.txt" + (".gz" if packed else ""))
+    pieces = {path.name.removesuffix(".gz") for end in ("", ".gz") for path in folder.glob(f"*_c[hn].txt{end}")}
+    for piece in sorted(pieces):
+        english = find_file(folder, f"{piece.removesuffix('.txt')[:-3]}_en.txt")
         if not english.exists():
-            raise UsageError(f"{chinese}: there is no {english.name} beside it")
-        train.files.append((chinese, english))
+            raise UsageError(f"{folder / piece}: there is no {english.name} beside it")
+        train.files.append((find_file(folder, piece), english))
     if not pieces:
         raise UsageError(f"{folder} has no *_ch.txt or *_cn.txt: give the folder or {name}.zip with --local DIR")

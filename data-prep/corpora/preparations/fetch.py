@@ -83,7 +83,7 @@ def check_official(url: str, checked: bool, file: Path) -> None:
 
 
 def official_folder(given: Given, url: str, other: bool = False) -> Path:
-    """Return the folder for the official file of `url`; OUT/download where it comes from an `other` place."""
+    """Return where the download of `url` is kept: OUT/download if it may be an `other` file than the official one."""
     kept = os.environ.get("LOCALATTN_DOWNLOADS", str(PREP_DIR.parent / "data/downloads"))
     if not kept or other:
         return given.out / "download"
@@ -101,6 +101,8 @@ def download(given: Given, url: str, file: Path, check: Callable[[Path], None]) 
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError:
         raise UsageError(f"cannot create {file.parent}: see LOCALATTN_DOWNLOADS in docs/data.md") from None
+    if not os.access(file.parent, os.W_OK):
+        raise UsageError(f"cannot write to {file.parent}: see LOCALATTN_DOWNLOADS in docs/data.md")
     with contextlib.ExitStack() as stack:
         if file.parent != given.out / "download":  # OUT has its own lock
             wait = functools.partial(given.say, f"waiting for another download to {file.parent}")

@@ -100,7 +100,8 @@ def _tokenise(given: Given, pair: Pair, part: Path) -> None:
     """Write OUT/text in tokens, as fairseq-interactive makes them of raw sentences."""
     text = given.out / "text"
     if given.tokenizer == "none":
-        shutil.copytree(text, part, dirs_exist_ok=True)
+        for path in text.iterdir():
+            shutil.copy(path, part)
         return
     names = [each for each in pair.names() if (text / each[0]).exists()]
     texts.tokenise(given, names, text, part, allow_empty=True, normalise=False, aggressive_dash_splits=True)

@@ -21,7 +21,7 @@ from corpora.preparations.texts import Pair
 from corpora.sources import cnndm as cnndm_source
 from corpora.sources import gigaword as gigaword_source
 from corpora.sources import summaries
-from corpora.text.lines import read_lines, write_lines
+from corpora.text.lines import find_file, read_lines, write_lines
 from corpora.text.linewise import change_file
 from corpora.tokens import wordpiece
 
@@ -45,7 +45,12 @@ def _check_vocabulary(given: Given) -> str:
         raise UsageError(f"no file {given.vocab}: give a vocabulary, one entry a line, with --vocab FILE")
     if given.train_vocab:
         return f"learned-{given.train_vocab}"
-    return str(given.vocab.resolve()) if given.vocab else "bert"
+    if given.vocab:
+        return str(given.vocab.resolve())
+    folder = None if (given.out / "vocab").is_dir() else given.local
+    if folder and folder.is_dir() and not (folder / "vocab.txt").exists():
+        raise UsageError(f"{folder} has no vocab.txt: get it from {BERT}, or give --vocab FILE or --train-vocab N")
+    return "bert"
 
 
 def _finish(given: Given, most_words: int = 0) -> list[Step]:
@@ -90,7 +95,7 @@ def cnndm(options: Options, words: Sequence[object]) -> Preparation:
     """Not anonymised (See et al. 2017). Texts are not cut: train with --truncate-source --max-source-positions 512.
     OUT/raw/test.article.sentences: what LEAD-3 is taken from. OUT/tok/test.summary: the references for ROUGE."""
     stories = "folder with {cnn,dailymail}_stories.tgz or {cnn,dailymail}/stories, and all_{train,val,test}.txt"
-    options.corpus("CNNDM", f"{stories}; or with {{train,val,test}}.{{source,target}}, one text a line")
+    options.corpus("CNNDM", f"{stories}; or with {{train,val,test}}.{{source,target}}, one text a line, plain or .gz")
     _add_vocabulary(options)
     cut = "cut summaries for training and validation to N words, as MASS does; 0: do not"
     options.add("summary-words", "N", cut, 120, at_least(0))
@@ -100,7 +105,7 @@ def cnndm(options: Options, words: Sequence[object]) -> Preparation:
 
     def read(part: Path) -> None:
         lists, folders = given.local, []
-        if lists is None or not (lists / "train.source").exists():
+        if lists is None or not find_file(lists, "train.source").exists():
             names = [(f"{STORIES}/{name}_stories.tgz", f"{name}/stories") for name in ("cnn", "dailymail")]
             folders = [obtain_members(given, url, member).path for url, member in names]
             files = [obtain(given, f"{LISTS}/all_{split}.txt").path for split in ("train", "val", "test")]

@@ -41,6 +41,8 @@ def check(given: Given, *languages: str) -> None:
         raise UsageError(f"--trees {given.trees}: no such language here, there is: {' '.join(languages)}")
     if given.parser and given.tree_files:
         raise UsageError("--parser or --tree-files, please, not both")
+    if (given.out / "phrases").is_dir():  # what they were made of is not needed again
+        return
     check_parser(given.parser)
     if given.tree_files and not given.tree_files.is_dir():
         raise UsageError(f"--tree-files {given.tree_files}: no such folder")
@@ -122,7 +124,10 @@ def run_binarise(given: Given, folder: Path, report: Path, options: list[object]
         done = subprocess.run(command, capture_output=True, encoding="utf-8")
     print(done.stdout, end="", flush=True)
     report.write_text(done.stdout, "utf-8")
-    sys.stderr.write(done.stderr)
+    errors = done.stderr
+    if source := getattr(given, "tree_files", None):  # where they are to be mended: OUT/tree is a copy, taken anew
+        errors = errors.replace(f"{given.out / 'tree'}/", f"{source}/")
+    sys.stderr.write(errors)
     if done.returncode:
         sys.exit(done.returncode)
 
@@ -184,7 +189,8 @@ def probing(options: Options, words: Sequence[object]) -> Preparation:
         Step("bpe", "split words into subwords", partial(_split_words, given)),
         Step("bin", "binarise", partial(_binarise, given)),
     ]
-    return Preparation(given, note + _note(files), steps)
+    read = [*files.values(), *filter(None, (given.codes, given.dict))]
+    return Preparation(given, note + _note(files), steps, texts=read)
 
 
 def _label(given: Given, files: dict[str, Path], part: Path) -> None:
@@ -256,4 +262,5 @@ def parse_text(options: Options, words: Sequence[object]) -> Preparation:
         Step("trees", "parse", parse_all, resumes=True),
     ]
     parser = given.parser.resolve() if given.parser else ""
-    return Preparation(given, f"text {given.lang} parser={parser}{_note(files)}", steps, result="trees")
+    note = f"text {given.lang} parser={parser}{_note(files)}"
+    return Preparation(given, note, steps, texts=list(files.values()), result="trees")

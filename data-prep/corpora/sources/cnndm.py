@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from corpora.errors import DataError
-from corpora.text.lines import read_lines, read_whole
+from corpora.text.lines import find_file, read_lines, read_whole
 from corpora.text.overlap import aligned
 
 if TYPE_CHECKING:
@@ -96,13 +96,14 @@ def story_folders(roots: Sequence[Path]) -> list[Path]:
 def read(lists: Path, stories: Sequence[Path], judge: bool = True) -> Iterator[tuple[str, str, str, str]]:
     """Yield (split, text, summary, sentences of the text) of all splits; the last for test alone, else "".
 
-    lists: folder with all_{train,val,test}.txt, or with train.source etc., which need no `stories`. stories: folders
-    with cnn/stories and dailymail/stories. A story may be without text or highlights. judge: as in aligned().
+    lists: folder with all_{train,val,test}.txt, or with train.source etc., plain or .gz, which need no `stories`.
+    stories: folders with cnn/stories and dailymail/stories. A story may be without text or highlights. judge: as in
+    aligned().
     Raises DataError with file and line.
     """
-    if (lists / "train.source").exists():
+    if find_file(lists, "train.source").exists():
         for split, name in FILES.items():
-            articles, summaries = lists / f"{name}.source", lists / f"{name}.target"
+            articles, summaries = (find_file(lists, f"{name}.{side}") for side in ("source", "target"))
             for article, summary in aligned(articles, summaries, OFFICIAL[split], judge):
                 yield split, article, summary, sentences([article]) if split == "test" else ""
         return

@@ -110,7 +110,7 @@ def training_pairs(folder: Path) -> list[tuple[Path, Path]]:
     sides: dict[str, dict[str, Path]] = {}
     for path in files:
         if match := form.fullmatch(path.name):
-            sides.setdefault(match[1], {})[match[2]] = path
+            sides.setdefault(match[1], {}).setdefault(match[2], path)  # plain before .gz, as in find_file
     for found in sides.values():
         if len(found) < 2:
             path = next(iter(found.values()))

@@ -53,6 +53,7 @@ def check_lengths(
     Pairs with an empty side, or one more than RATIO times as long as the other, are left out of the correlation: every
     recipe removes them. small: of the lengths themselves, in small blocks, for text that is good line by line.
     """
+    advice = "" if minimum is None else "; --min-correlation -1 takes them as they are"
     if minimum is None:
         minimum = MIN_SMALL_CORRELATION if small else MIN_CORRELATION
     block = SMALL_BLOCK if small else BLOCK
@@ -65,7 +66,6 @@ def check_lengths(
         except statistics.StatisticsError:  # all lengths of a side are equal
             return
         if found < minimum:
-            advice = "" if small else "; --min-correlation -1 takes them as they are"
             raise DataError(
                 f"{second}:{begin}: misaligned with {first}: the lengths of lines {begin} to {end} do not go together "
                 f"(correlation {found:.2f}, at least {minimum:g}{advice})"

@@ -105,6 +105,7 @@ def change_file(
     part = target.with_name(f"{target.name}.part")
     for number, text in change_chunks(source, part, functools.partial(_by_line, make), workers, title=target.name):
         if not allow_empty and not text.strip():
-            raise DataError(f"{source}:{number}: no token left after normalisation; remove the pair")
+            advice = "remove the line (of parallel text, on both sides)"
+            raise DataError(f"{source}:{number}: no token left after normalisation; {advice}")
         check_words(source, number, text)
     os.replace(part, target)

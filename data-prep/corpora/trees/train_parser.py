@@ -93,6 +93,8 @@ def main() -> None:
     args = parser.parse_args()
     if importlib.util.find_spec("stanza") is None:
         raise DataError("stanza is missing: pip install 'fairseq_localattn[parse]'")
+    if args.test and not args.test.is_file():
+        raise DataError(f"{args.test}: cannot be read: no such file")
     from corpora.trees.parser_training import Training
 
     _open(args.out, _settings(args))

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import re
+import shutil
 
 import pytest
 
 from corpora.sources import probing
 from support.corpora.prep import SPLITS, assert_refused, attempt, lines_of
+from support.corpora.preparations import prepared
 from support.probing_trees import make_trees
+
+
+@prepared("probing")
+def test_changed_trees_are_refused(done, tmp_path):
+    out, trees = shutil.copytree(done.out, tmp_path / "out"), done.source / "train.mrg"
+    before = trees.read_bytes()
+    trees.write_bytes(before + b"(ROOT (NN x))\n")
+    try:
+        assert_refused(done.prepare(out), f"{trees} is not the text of which {out} was prepared")
+    finally:
+        trees.write_bytes(before)
 
 
 @pytest.mark.parametrize("between", ["", "\n"])

@@ -116,7 +116,9 @@ def test_bart_s_form_is_read_as_well(tmp_path):
     texts = tables(tmp_path / "in", {"train": 120, "val": 60, "test": 60})
     vocabulary = tmp_path / "in/vocab.txt"
     write_lines(vocabulary, wordpiece.learn(140, [tmp_path / "in/train.source", tmp_path / "in/train.target"]))
-    out = tmp_path / "out"
+    plain, out = tmp_path / "in/train.source", tmp_path / "out"
+    plain.with_name("train.source.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    plain.unlink()
     prepare_until("bpe", "cnndm", out, "--local", tmp_path / "in", "--vocab", vocabulary)
     for split, name in cnndm.FILES.items():
         assert (lines_of(out / f"raw/{split}.article"), lines_of(out / f"raw/{split}.summary")) == texts[name]

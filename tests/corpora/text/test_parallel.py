@@ -108,6 +108,8 @@ def test_alignment_check_is_robust_on_multi30k():
     for place in (0, 5000):
         with pytest.raises(DataError, match=rf"^en:{place + 1}: misaligned with de: "):
             judged(one[:place] + one[place + 1 :])
+    with pytest.raises(DataError, match="; --min-correlation -1 takes them as they are"):
+        judged(one[1:], 0.3)
 
 
 def test_tokenizer_settings():

@@ -46,7 +46,7 @@ def test_multi30k_with_given_trees(done, tmp_path):
     bad = shutil.copytree(done.source / "trees", tmp_path / "bad")
     change_line(bad / "train.en.tree", 2, "(ROOT (NN x))")
     made = with_trees(bad)
-    assert made.returncode != 0 and "train.en.tree:2: " in made.stderr and "1 leaves" in made.stderr, made.stderr
+    assert made.returncode != 0 and f"{bad}/train.en.tree:2: " in made.stderr and "1 leaves" in made.stderr, made.stderr
     assert not list((out / "bin").glob("*phrases*")) and not (out / "phrases").exists()
     whole = gzip.compress((bad / "valid.en.tree").read_bytes())
     (bad / "valid.en.tree").unlink()
