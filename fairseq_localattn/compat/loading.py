@@ -26,6 +26,7 @@ from omegaconf import open_dict
 from ..errors import UsageError
 from ..stored.reading import CheckpointError
 from .around import around, wrapped
+from .peers import lost_lines
 from .training import same_model
 
 logger = logging.getLogger(__name__)
@@ -99,6 +100,8 @@ def explained(
         except (UsageError, OSError):
             raise
         except errors as error:
+            if isinstance(error, RuntimeError) and lost_lines(error):  # another process died: peers.py says so
+                raise
             logger.debug(what, exc_info=True)
             if how := differences(error):
                 raise CheckpointError(
@@ -184,7 +187,7 @@ def _needed(build: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Wrap fairseq's ``build_criterion(cfg)``, which returns None where there are no options."""
     criterion = build(*args, **kwargs)
     if criterion is None:
-        raise ValueError("there are none")
+        raise ValueError("the options name no criterion")
     return criterion
 
 

@@ -11,6 +11,7 @@ from torch.multiprocessing.spawn import ProcessExitedException
 
 from ..errors import UsageError
 from .around import around
+from .training.stopping import same_command
 
 # What gloo, NCCL and their store say of a process that is not there any more. "Connection refused" is not among them:
 # it is what a wrong address says, before there is anything to continue from.
@@ -22,7 +23,7 @@ class PeerLostError(UsageError):
     """The end of a process because another one of its training has died."""
 
 
-def _lost_lines(error: Exception) -> list[str]:
+def lost_lines(error: Exception) -> list[str]:
     """Return the lines of an error that tell of a lost process."""
     return [line for line in str(error).splitlines() if any(sign in line for sign in LOST)]
 
@@ -30,7 +31,7 @@ def _lost_lines(error: Exception) -> list[str]:
 def _cause(error: Exception) -> str:
     """Return in one line why a process is lost, as far as this one knows."""
     if not isinstance(error, ProcessExitedException):
-        said = " ".join(_lost_lines(error)[0].split())
+        said = " ".join(lost_lines(error)[0].split())
         return f"its own log says why; here: {textwrap.shorten(said, LONGEST_CAUSE, placeholder=' …')}"
     said = " ".join(str(error).split())
     memory = ", as the system does where memory runs out" if error.signal_name == "SIGKILL" else ""
@@ -44,13 +45,13 @@ def _explain_loss(call_main: Callable[..., Any], cfg: Any, main: Callable[..., A
     except (RuntimeError, ProcessExitedException) as error:
         of_several = cfg.distributed_training.distributed_world_size > 1
         exited = isinstance(error, ProcessExitedException)
-        if not of_several or not exited and not _lost_lines(error):
+        if not of_several or not exited and not lost_lines(error):
             raise
         rank = cfg.distributed_training.distributed_rank
         which = "a process of this training" if rank is None or exited else f"process {rank} stops: another one"
         raise PeerLostError(
-            f"fairseq_localattn: {which} has died ({_cause(error)}); start all of them again: the same command "
-            f"continues from the last checkpoint in {cfg.checkpoint.save_dir}"
+            f"fairseq_localattn: {which} has died ({_cause(error)}); start all of them again: "
+            f"{same_command(cfg.checkpoint)} continues from the last checkpoint in {cfg.checkpoint.save_dir}"
         ) from error
 
 

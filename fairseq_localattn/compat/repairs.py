@@ -22,11 +22,14 @@ from fairseq.data import data_utils
 from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE
 from fairseq.models.ema.ema import EMA
 from fairseq.modules import DynamicConv_scripatable, checkpoint_activations
+from fairseq.optim.amp_optimizer import AMPOptimizer
 from fairseq.search import DiverseBeamSearch
+from fairseq.tasks import translation
 from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from fairseq.tasks.translation import TranslationTask
+from fairseq.trainer import Trainer
 
 from ..errors import UsageError, did_you_mean
 from . import arguments, data, interactive, loading, mistakes, noise, peers, pruning, safe_reading, saving
@@ -50,6 +53,7 @@ def apply() -> None:
     safe_reading.protect()
     saving.apply()
     data.apply()
+    average_weights_rightly()  # within what explains checkpoints
     loading.apply()
     interactive.apply()
     command.apply()  # within what explains lost processes
@@ -67,7 +71,8 @@ def apply() -> None:
     repair_dynamic_convolutions()
     keep_autocast_in_checkpointing()
     count_diverse_beams_by_position()
-    average_weights_rightly()
+    divide_once_by_the_scale()
+    count_the_first_part_once()
 
 
 def provide_numpy_long() -> None:
@@ -136,6 +141,7 @@ def keep_batches_on_resume() -> None:
         arguments = call.arguments
         seed = arguments["seed"]
         rebuilt = arguments["update_epoch_batch_itr"] or getattr(self.cfg, "rebuild_batches", False)
+        rebuilt = rebuilt or arguments["disable_iterator_cache"]  # of data in several folders
         if rebuilt or not self.can_reuse_epoch_itr(arguments["dataset"]):
             return make(*call.args, **call.kwargs)  # made again in each epoch, so independent of earlier ones
         arguments["seed"] = seed + 1 - arguments["epoch"]  # makes seed + epoch that of the first epoch
@@ -168,6 +174,17 @@ def repair_dynamic_convolutions() -> None:
         if not self.has_conv_bias:
             torch.nn.init.zeros_(self.conv_bias)
             self.conv_bias.requires_grad_(False)
+
+
+def count_the_first_part_once() -> None:
+    """Let ``train`` count once beside ``train1``: fairseq's default of ``--upsample-primary`` is -1 (issue #3644)."""
+    signature = inspect.signature(translation.load_langpair_dataset)
+
+    @around(translation, "load_langpair_dataset")
+    def load_langpair_dataset(load: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        arguments = signature.bind(*args, **kwargs).arguments
+        times = arguments["upsample_primary"]
+        return load(**{**arguments, "upsample_primary": 1 if times < 0 else times})
 
 
 DATA_HINT = "Give the folder that fairseq-preprocess wrote (its --destdir), and a split that is in it"
@@ -272,11 +289,26 @@ def count_diverse_beams_by_position() -> None:
         return search(*call.args, **call.kwargs)
 
 
+def divide_once_by_the_scale() -> None:
+    """Let ``--amp`` divide gradients by the scale of the loss once.
+
+    fairseq's ``clip_grad_norm`` gives torch's scaler the inner optimizer, and its ``step`` the outer one: the scaler
+    takes them for two, and divides the same gradients again.
+    """
+
+    def step(self: AMPOptimizer) -> None:
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+
+    AMPOptimizer.step = step
+
+
 def average_weights_rightly() -> None:
     """Let ``--store-ema`` average a shared matrix once an update, and keep the final norm of stacks.
 
     fairseq averages it once for each name: with ``--share-all-embeddings`` a decay of .9 becomes .9³. It also drops a
-    stack's buffer ``version``, and then takes the average for an old model, which had no such norm.
+    stack's buffer ``version``, and then takes the average for an old model, which had no such norm. From a checkpoint
+    without an average it takes the weights, which it has deleted by then: a KeyError.
     """
 
     @around(EMA, "_step_internal")
@@ -292,3 +324,19 @@ def average_weights_rightly() -> None:
     def restore(former: Callable[..., None], self: EMA, state_dict: dict[str, Any], *args: Any, **kwargs: Any) -> None:
         versions = {name: x for name, x in self.model.state_dict().items() if name.endswith(".version")}
         former(self, {**state_dict, **versions}, *args, **kwargs)
+
+    @around(Trainer, "load_checkpoint")
+    def load_checkpoint(load: Callable[..., Any], self: Trainer, *args: Any, **kwargs: Any) -> Any:
+        cfg = self.cfg.ema
+        asked, cfg.store_ema = cfg.store_ema, False
+        try:
+            extra = load(self, *args, **kwargs)
+        finally:
+            cfg.store_ema = asked
+        if asked and extra is not None:
+            average = self.ema  # made here, of the weights that have been loaded
+            if "ema" in extra:
+                average.restore(extra["ema"])
+                if cfg.ema_fp32:
+                    average.build_fp32_params(extra.get("ema_fp32_params"))
+        return extra

@@ -18,6 +18,7 @@ from ..files import OutputError, check_folder, reason_of, replaced
 from ..stored.reading import newest_whole
 from .around import around, wrapped
 from .training.locks import remove_halves
+from .training.stopping import same_command
 
 
 def _copy_whole(copy: Callable[..., Any], src_path: str, dst_path: str, overwrite: bool = False) -> Any:
@@ -41,7 +42,7 @@ def _explain_failure(save: Callable[..., Any], cfg: Any, *args: Any, **kwargs: A
         whole = newest_whole(folder)
         after = ""
         if whole is not None:
-            how = "the same command" if whole.name == "checkpoint_last.pt" else f"--restore-file {whole}"
+            how = same_command(cfg) if whole.name == "checkpoint_last.pt" else f"--restore-file {whole}"
             after = f"; the newest whole checkpoint is {whole}, from which {how} continues"
         raise UsageError(f"fairseq_localattn: cannot save to {cfg.save_dir}: {reason}{after}") from error
 
@@ -59,7 +60,7 @@ def _verify(verify: Callable[[str], None], save_dir: str) -> None:
 def apply() -> None:
     """Install the safe ways to save in fairseq; to be called once."""
     PathManager.copy = staticmethod(wrapped(PathManager.copy, _copy_whole))
-    # Once: after a failure fairseq would try twice more, behind what it wrote before.
+    # One attempt: fairseq would make two more, each appended to the half that the first one wrote.
     checkpoint_utils._torch_persistent_save = torch.save
     around(checkpoint_utils, "verify_checkpoint_directory")(_verify)
     around(checkpoint_utils, "save_checkpoint")(_explain_failure)

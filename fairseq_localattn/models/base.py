@@ -46,7 +46,7 @@ class LocalModel(FromPretrained):
     options: ClassVar[type[FairseqDataclass]]
     #: Options that change more than the attention, so that no text expresses them.
     beyond_text: ClassVar[tuple[str, ...]] = ()
-    #: Options that have an effect in a model without a placed layer as well.
+    #: Options that have an effect even where no layer has the variant.
     unplaced: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

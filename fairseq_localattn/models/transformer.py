@@ -165,7 +165,7 @@ class LocalTransformerModel(LocalModel, TransformerModel):
     """Base of the translation models: fairseq's Transformer with a variant's attention in chosen sites and layers."""
 
     task = "translation"
-    #: Arguments of ``forward`` by which no layer computes attention weights in training: none has this number.
+    #: Arguments of ``forward`` with which no layer computes attention weights in training: no layer is number -1.
     without_weights: ClassVar[dict[str, int]] = {"alignment_layer": -1}
     #: Classes of the layers, for a variant that changes more than the attention.
     encoder_layer: ClassVar[type[LocalEncoderLayer]] = LocalEncoderLayer

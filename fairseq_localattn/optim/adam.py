@@ -162,7 +162,7 @@ class FairseqAdam(theirs.FairseqAdam):
 class FP16Optimizer(fp16_optimizer.FP16Optimizer):
     """fairseq's optimizer of parameters in half precision, which copies all of them at once.
 
-    The class has the name of fairseq's, as above.
+    The class has the name of fairseq's, which checkpoints contain.
     """
 
     _needs_sync: bool

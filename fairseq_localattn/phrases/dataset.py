@@ -153,5 +153,6 @@ class PhrasePairDataset(BaseWrapperDataset):
 
 
 def join_phrases(parts: list[PhraseData], primary: int = 1) -> Any:
-    """Return the phrases of several data sets, concatenated as fairseq does sources: the first ``primary`` times."""
-    return parts[0] if len(parts) == 1 else ConcatDataset(parts, [primary] + [1] * (len(parts) - 1))
+    """Return the phrases of several data sets, concatenated as the sources: the first ``primary`` times (-1: once)."""
+    times = [1 if primary < 0 else primary] + [1] * (len(parts) - 1)
+    return parts[0] if len(parts) == 1 else ConcatDataset(parts, times)

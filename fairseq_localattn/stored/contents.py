@@ -19,7 +19,7 @@ from . import older
 MOST_OBJECTS = 5_000_000
 
 
-# Parts of a checkpoint and what they are where they are not None.
+# Parts of a checkpoint, and the types that each may have. None is allowed as well.
 KINDS: dict[str, tuple[type, ...]] = {
     "args": (Namespace,),
     "cfg": (Mapping,),

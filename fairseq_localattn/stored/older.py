@@ -38,7 +38,7 @@ NAMES = (
 
 
 class Converted(dict[str, Any]):
-    """A checkpoint of an older fairseq in today's form, which today's fairseq cannot read from its file."""
+    """A checkpoint of an older fairseq in today's form. Today's fairseq cannot read its file."""
 
 
 def load(path: str, *, mmap: bool) -> Any:

@@ -92,6 +92,10 @@ def explain(path: str, error: Exception, parts: Collection[str] = ()) -> Checkpo
 
 
 def newest_whole(folder: Path, but: str = "") -> Path | None:
-    """Return the newest checkpoint of a folder that is a whole zip file, except the one named ``but``, or None."""
-    whole = [path for path in folder.glob("*.pt") if path.name != but and zipfile.is_zipfile(path)]
+    """Return the newest checkpoint of a folder that is a whole zip file, except the one named ``but``, or None.
+
+    fairseq's ``crash.pt`` is none: it lacks the place in the data.
+    """
+    found = (path for path in folder.glob("*.pt") if path.name not in (but, "crash.pt"))
+    whole = [path for path in found if zipfile.is_zipfile(path)]
     return max(whole, key=lambda path: path.stat().st_mtime, default=None)

@@ -126,6 +126,6 @@ def test_extra_shards_and_an_upsampled_one(data: Path, tmp_path: Path) -> None:
     for path in (tmp_path / "train1").glob("train.*"):
         shutil.copy(path, folder / path.name.replace("train.", "train1."))
     call(binarize.main, folder, "--lang", "xx", "--texts", text, "--trees", text, "--subwords", "none")
-    flags = train_flags(folder, ARCH, tmp_path / "run", updates=3, task=TASK, upsample_primary=2)
-    done = fairseq("train", *flags)
-    assert "train1 xx-yy 12 examples" in done.stdout
+    for name, more in (("plain", {}), ("twice", {"upsample_primary": 2})):
+        done = fairseq("train", *train_flags(folder, ARCH, tmp_path / name, updates=3, task=TASK, **more))
+        assert "train1 xx-yy 12 examples" in done.stdout

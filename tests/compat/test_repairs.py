@@ -16,12 +16,16 @@ from fairseq.data import Dictionary, TokenBlockDataset, data_utils
 from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPEConfig
 from fairseq.dataclass.configs import EMAConfig
 from fairseq.models.ema import build_ema
+from fairseq.optim.amp_optimizer import AMPOptimizer
 from fairseq.search import DiverseBeamSearch
 from fairseq.tokenizer import tokenize_line
+from omegaconf import OmegaConf
+from torch import nn
 from torch.testing import assert_close
 
 from fairseq_localattn.compat import repairs
-from support.cli import fairseq
+from support.checkpoints import checkpoint
+from support.cli import fairseq, train_flags
 from support.models import build
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # Hydra's, on how fairseq calls it
@@ -129,6 +133,34 @@ def test_diverse_beams_do_not_depend_on_the_numbers_of_the_sentences():
             found.append(search.step(step, lprobs, scores[kept].expand(-1, -1, max(step, 1)), None, numbers[kept]))
     for theirs, ours in zip(found[:4], found[4:], strict=True):
         assert all(torch.equal(a, b) for a, b in zip(theirs, ours, strict=True))
+
+
+def test_the_scale_of_amp_divides_once(monkeypatch):
+    monkeypatch.setattr("torch.cuda.amp.GradScaler", functools.partial(torch.amp.GradScaler, "cpu"))
+    sgd = {"_name": "sgd", "momentum": 0.0, "weight_decay": 0.0, "lr": [1.0]}
+    common = {"fp16_init_scale": 128, "min_loss_scale": 1e-4}
+    parameter = nn.Parameter(torch.ones(3))
+    optimizer = AMPOptimizer.build_optimizer(OmegaConf.create({"common": common, "optimizer": sgd}), [parameter])
+    optimizer.backward((parameter * 2).sum())
+    optimizer.clip_grad_norm(0.0)
+    optimizer.step()
+    assert_close(parameter.detach(), torch.full((3,), -1.0))
+
+
+@pytest.mark.slow
+def test_an_average_begins_with_the_weights_of_a_checkpoint_without_one(data, tmp_path):
+    folder, ema = tmp_path / "run", {"store_ema": True, "ema_decay": 0.5, "ema_fp32": True}
+    fairseq("train", *train_flags(data, "transformer_mma_tiny", folder, 2))
+    shutil.copy(folder / "checkpoint_last.pt", tmp_path / "before.pt")
+    fairseq("train", *train_flags(data, "transformer_mma_tiny", folder, 3, **ema))
+    found = checkpoint(folder / "checkpoint_last.pt")
+    before, after = checkpoint(tmp_path / "before.pt")["model"], found["model"]
+    for name, average in found["extra_state"]["ema"].items():
+        assert_close(average, (before[name] + after[name]) / 2, rtol=1e-4, atol=1e-5)
+    fairseq("train", *train_flags(data, "transformer_mma_tiny", folder, 4, **ema))
+    again, last = checkpoint(folder / "checkpoint_last.pt"), found["extra_state"]["ema"]
+    for name, average in again["extra_state"]["ema"].items():
+        assert_close(average, (last[name] + again["model"][name]) / 2, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("half", "fp32"), [(False, False), (False, True), (True, True)])

@@ -155,7 +155,12 @@ def test_a_state_as_fairseq_writes_it_passes(tmp_path: Path) -> None:
 
 
 def test_the_newest_whole_checkpoint_is_named(tmp_path: Path) -> None:
-    for name, content in (("checkpoint1", WHOLE), ("checkpoint2", b"cut"), ("checkpoint_last", WHOLE[:-50])):
+    for name, content in (
+        ("checkpoint1", WHOLE),
+        ("checkpoint2", b"cut"),
+        ("checkpoint_last", WHOLE[:-50]),
+        ("crash", WHOLE),
+    ):
         (tmp_path / f"{name}.pt").write_bytes(content)
     with pytest.raises(CheckpointError, match="newest whole checkpoint beside it is .*checkpoint1.pt"):
         checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "checkpoint_last.pt"))

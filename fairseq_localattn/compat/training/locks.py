@@ -26,7 +26,7 @@ NAME = ".training.lock"
 def held(folder: Path) -> Iterator[None]:
     """Context manager: hold a folder for this process, and remove what killed trainings have left in it.
 
-    Raises UsageError where another process holds it, with that process's number, machine and begin. It is a
+    Raises UsageError where another process holds it, with that process's number, machine and start time. It is a
     POSIX lock: NFS has it too, and children do not inherit it. Where there are no locks, nothing is held.
     """
     try:

@@ -31,10 +31,10 @@ ADVICE = (
 
 
 def check(path: str, asked: Any) -> None:
-    """Raise UsageError where the checkpoint at ``path`` is of another model than ``asked``, the options of one.
+    """Raise UsageError where the checkpoint at ``path`` is of another model than ``asked`` describes.
 
-    Compared are the kind of model, the texts of its attention and options that no shape tells. Nothing is compared with
-    a file that cannot be read, which fairseq reads next, and an option that the checkpoint lacks counts as equal.
+    Compared are the kind of model, the texts of its attention and options that no shape tells. A file that cannot be
+    read is left to fairseq, which reads it next. An option that the checkpoint lacks counts as equal.
     """
     stored = _options_in(path)
     if stored is None:

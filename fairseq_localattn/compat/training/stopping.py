@@ -28,6 +28,8 @@ SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 SAME = 1.0  # seconds within which a signal that comes again is the same request, by way of a launcher
 # Names that the module of fairseq-train has: its own, that of `python -m`, and that in a process spawned by the latter.
 MODULES = ("fairseq_cli.train", "__main__", "__mp_main__")
+LAST = "checkpoint_last.pt"  # fairseq's default of --restore-file
+RESETS = ("reset_optimizer", "reset_lr_scheduler", "reset_meters", "reset_dataloader")
 
 
 class Stop:
@@ -67,6 +69,15 @@ class Stop:
 
 
 _stops: WeakKeyDictionary[Any, Stop] = WeakKeyDictionary()  # trainer → its signals
+
+
+def same_command(checkpoint: Any) -> str:
+    """Return what continues from the last checkpoint: the same command, without flags by which it would begin anew."""
+    names = [name for name in RESETS if getattr(checkpoint, name, False)]
+    if getattr(checkpoint, "restore_file", LAST) != LAST:
+        names = ["restore_file", *names]
+    flags = ", ".join(f"--{name.replace('_', '-')}" for name in names)
+    return f"the same command without {flags}" if flags else "the same command"
 
 
 def _begin(load: Callable[..., Any], cfg: Any, trainer: Any, **kwargs: Any) -> Any:
@@ -125,7 +136,7 @@ def _stopping(validate_and_save: Callable[..., Any]) -> Callable[..., Any]:
             torch.distributed.destroy_process_group()
         if distributed_utils.is_master(cfg.distributed_training):
             last = Path(checkpoint.save_dir) / f"checkpoint_last{trainer.checkpoint_suffix}.pt"
-            left = f"update {updates} is saved in {last}, and the same command continues from it"
+            left = f"update {updates} is saved in {last}, and {same_command(checkpoint)} continues from it"
             if checkpoint.no_save or checkpoint.no_last_checkpoints:
                 left = f"its update {updates} is not saved, as --no-save or --no-last-checkpoints asks"
             print(f"{COMMAND_ERROR}stopped by {signal.Signals(number).name}: {left}", file=sys.stderr, flush=True)

@@ -18,9 +18,9 @@ class Padding(NamedTuple):
 
 
 Paddings = dict[str, Padding]  # by the name of a tensor
-#: What a batch has beside its tensors, and what no model reads.
+#: Entries of a batch that are not padded: the dictionary of the model's inputs, and what no model reads.
 BESIDE = ("net_input", "id", "nsentences", "ntokens")
-#: Inputs of models with phrases, which are as many as words or fewer.
+#: Input of models with phrases. A sentence has at most as many phrases as words.
 PHRASES = "src_phrases"
 
 

@@ -128,6 +128,8 @@ def reason_against(trainer: Trainer) -> str | None:
         "--amp": cfg.common.amp,
         f"--ddp-backend {backend} (legacy_ddp has them)": several and backend not in ("legacy_ddp", "no_c10d"),
         "--use-bmuf": cfg.optimization.use_bmuf,
+        # A resumed training would choose other shapes than the one that it continues.
+        "data in several folders": trainer.task.has_sharded_data("train"),
         "--heartbeat-timeout": several and cfg.distributed_training.heartbeat_timeout > 0,
         "LayerDrop": any(isinstance(module, LayerDropModuleList) for module in model.modules()),
         "--checkpoint-activations, or another change of a module's forward pass": is_watched(

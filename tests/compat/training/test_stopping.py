@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -43,6 +44,14 @@ def undisturbed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def send(training: forked.Forked, number: signal.Signals) -> None:
     assert training.process.pid is not None
     os.kill(training.process.pid, number)
+
+
+def test_flags_by_which_a_training_begins_anew_are_named() -> None:
+    at_first = Namespace(restore_file="checkpoint_last.pt", reset_optimizer=False)
+    assert stopping.same_command(at_first) == "the same command"
+    tuned = Namespace(restore_file="base.pt", reset_optimizer=True, reset_meters=True)
+    said = "the same command without --restore-file, --reset-optimizer, --reset-meters"
+    assert stopping.same_command(tuned) == said
 
 
 def stopped(done: Done, number: signal.Signals, last: Path) -> int:

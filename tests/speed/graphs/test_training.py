@@ -131,7 +131,8 @@ def trainer(model: Any, criterion: Any = None, **more: Any) -> Any:
     """Return a stand-in for fairseq's trainer; ``more`` are options of fairseq, or attributes of the trainer."""
     options = {"amp": False, "ddp_backend": "pytorch_ddp", "use_bmuf": False, "heartbeat_timeout": -1, **more}
     group = SimpleNamespace(**options)
-    made = {"data_parallel_world_size": 1, "is_fsdp": False, "quantizer": None, **more}
+    task = Mock(has_sharded_data=Mock(return_value=False))
+    made = {"data_parallel_world_size": 1, "is_fsdp": False, "quantizer": None, "task": task, **more}
     cfg = SimpleNamespace(common=group, distributed_training=group, optimization=group)
     criterion = criterion or training.CRITERION_REGISTRY["cross_entropy"](
         SimpleNamespace(target_dictionary=None), False
@@ -153,6 +154,7 @@ def model_with(*flags: str) -> nn.Module:
     (model_with, {"data_parallel_world_size": 2, "ddp_backend": "legacy_ddp"}, None),
     (model_with, {"data_parallel_world_size": 2}, r"--ddp-backend pytorch_ddp \(legacy_ddp has them\)"),
     (model_with, {"amp": True}, "--amp"),
+    (model_with, {"task": Mock()}, "data in several folders"),
     (model_with, {"criterion": nn.Module()}, "the criterion Module"),
     (lambda: hooked(model_with()), {}, "another change of a module's forward pass"),
     (lambda: model_with("--checkpoint-activations"), {}, "--checkpoint-activations"),
