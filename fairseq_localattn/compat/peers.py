@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from fairseq.distributed import utils as distributed_utils
@@ -49,9 +50,11 @@ def _explain_loss(call_main: Callable[..., Any], cfg: Any, main: Callable[..., A
             raise
         rank = cfg.distributed_training.distributed_rank
         which = "a process of this training" if rank is None or exited else f"process {rank} stops: another one"
+        folder, how = cfg.checkpoint.save_dir, "the same command, which has no checkpoint yet in"
+        if any(Path(folder).glob("checkpoint_last*.pt")):
+            how = f"{same_command(cfg.checkpoint)} continues from the last checkpoint in"
         raise PeerLostError(
-            f"fairseq_localattn: {which} has died ({_cause(error)}); start all of them again: "
-            f"{same_command(cfg.checkpoint)} continues from the last checkpoint in {cfg.checkpoint.save_dir}"
+            f"fairseq_localattn: {which} has died ({_cause(error)}); start all of them again: {how} {folder}"
         ) from error
 
 

@@ -24,7 +24,7 @@ from fairseq.models.ema.ema import EMA
 from fairseq.modules import DynamicConv_scripatable, checkpoint_activations
 from fairseq.optim.amp_optimizer import AMPOptimizer
 from fairseq.search import DiverseBeamSearch
-from fairseq.tasks import translation
+from fairseq.tasks import translation, translation_from_pretrained_bart, translation_lev
 from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
@@ -180,11 +180,13 @@ def count_the_first_part_once() -> None:
     """Let ``train`` count once beside ``train1``: fairseq's default of ``--upsample-primary`` is -1 (issue #3644)."""
     signature = inspect.signature(translation.load_langpair_dataset)
 
-    @around(translation, "load_langpair_dataset")
-    def load_langpair_dataset(load: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def load_once(load: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         arguments = signature.bind(*args, **kwargs).arguments
         times = arguments["upsample_primary"]
         return load(**{**arguments, "upsample_primary": 1 if times < 0 else times})
+
+    for module in (translation, translation_lev, translation_from_pretrained_bart):
+        around(module, "load_langpair_dataset")(load_once)
 
 
 DATA_HINT = "Give the folder that fairseq-preprocess wrote (its --destdir), and a split that is in it"
@@ -334,9 +336,7 @@ def average_weights_rightly() -> None:
         finally:
             cfg.store_ema = asked
         if asked and extra is not None:
-            average = self.ema  # made here, of the weights that have been loaded
-            if "ema" in extra:
-                average.restore(extra["ema"])
-                if cfg.ema_fp32:
-                    average.build_fp32_params(extra.get("ema_fp32_params"))
+            self.ema.restore(extra.get("ema") or self._model.state_dict())
+            if cfg.ema_fp32:
+                self.ema.build_fp32_params(extra.get("ema_fp32_params"))
         return extra

@@ -100,10 +100,13 @@ class Translator:
             width = max(len(parts[n][1]) for n in batch)
             tokens = torch.tensor([[PAD] * (width - len(parts[n][1])) + parts[n][1] for n in batch])
             longest = self.options.longest(self.trained.model, width)
+            own = longest == self.trained.model.sizes.max_target_positions - 1
+            cut = f"its translation is cut after {longest} words, or ends there"
+            cut += ": the model writes no more" if own else ": see --max-len-b"
             for n, best in zip(batch, search(self.trained.model, tokens, self.options), strict=True):
                 found[n] = best
                 if best and len(best[0].tokens) > longest:
-                    tell(f"line {first + parts[n][0]}: its translation is cut after {longest} words; see --max-len-b")
+                    tell(f"line {first + parts[n][0]}: {cut}")
             if bar is not None:  # a line counts with its first part
                 bar.update(sum(n == 0 or parts[n][0] != parts[n - 1][0] for n in batch))
         of_lines: list[list[list[Hypothesis]]] = [[] for _ in lines]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from argparse import Namespace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch.multiprocessing.spawn import ProcessExitedException
 
-from fairseq_localattn.compat import peers
+from fairseq_localattn.compat import loading, peers
 from fairseq_localattn.errors import UsageError
 
 LOST = "[gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:4242"
@@ -23,13 +24,13 @@ def exited(how: str, code: int, signal: str | None = None) -> ProcessExitedExcep
     return ProcessExitedException(told, error_index=1, error_pid=7, exit_code=code, signal_name=signal)
 
 
-def end_with(error: Exception, rank: int | None, size: int = 4) -> None:
-    """Raise an error in a training of ``size`` processes."""
+def end_with(error: Exception, rank: int | None, size: int = 4, folder: object = "runs/a") -> None:
+    """Raise an error in a training of ``size`` processes, which fine-tunes another model."""
 
     def call_main(cfg: Any, main: Any) -> None:
         raise error
 
-    checkpoint = Namespace(save_dir="runs/a")
+    checkpoint = Namespace(save_dir=str(folder), restore_file="base.pt")
     training = Namespace(distributed_rank=rank, distributed_world_size=size)
     cfg = Namespace(distributed_training=training, checkpoint=checkpoint)
     peers._explain_loss(call_main, cfg, call_main)
@@ -48,12 +49,21 @@ def end_with(error: Exception, rank: int | None, size: int = 4) -> None:
         (exited("exit code 3", 3), None, "this training has died .process 1 terminated with exit code 3.;"),
     ],
 )
-def test_the_line(error: Exception, rank: int | None, said: str) -> None:
-    with pytest.raises(
-        peers.PeerLostError, match=f"^fairseq_localattn: .*{said}.*continues from .* in runs/a"
-    ) as found:
-        end_with(error, rank)
-    assert "\n" not in str(found.value)
+def test_the_line(error: Exception, rank: int | None, said: str, tmp_path: Path) -> None:
+    """Before the first checkpoint the command is repeated as it is."""
+    for how in ("the same command, which has no checkpoint yet in", "without --restore-file continues from .* in"):
+        with pytest.raises(peers.PeerLostError, match=f"^fairseq_localattn: .*{said}.*{how} {tmp_path}$") as found:
+            end_with(error, rank, folder=tmp_path)
+        assert "\n" not in str(found.value)
+        (tmp_path / "checkpoint_last.pt").touch()
+
+
+def test_a_lost_process_does_not_blame_the_checkpoint() -> None:
+    def read() -> None:
+        raise RuntimeError(LOST)
+
+    with pytest.raises(RuntimeError, match=f"^{re.escape(LOST)}$"):
+        loading.explained(read, "cannot continue")()
 
 
 def test_a_long_cause_is_cut() -> None:

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 import torch
 from fairseq import checkpoint_utils, options
-from fairseq.data import Dictionary, TokenBlockDataset, data_utils
+from fairseq.data import Dictionary, FairseqDataset, TokenBlockDataset, data_utils
 from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPEConfig
 from fairseq.dataclass.configs import EMAConfig
 from fairseq.models.ema import build_ema
 from fairseq.optim.amp_optimizer import AMPOptimizer
 from fairseq.search import DiverseBeamSearch
+from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq.tokenizer import tokenize_line
 from omegaconf import OmegaConf
 from torch import nn
@@ -133,6 +134,33 @@ def test_diverse_beams_do_not_depend_on_the_numbers_of_the_sentences():
             found.append(search.step(step, lprobs, scores[kept].expand(-1, -1, max(step, 1)), None, numbers[kept]))
     for theirs, ours in zip(found[:4], found[4:], strict=True):
         assert all(torch.equal(a, b) for a, b in zip(theirs, ours, strict=True))
+
+
+class Shuffled(FairseqDataset):
+    """Forty sentences in random order."""
+
+    can_reuse_epoch_itr_across_epochs = True
+
+    def __len__(self):
+        return 40
+
+    def ordered_indices(self):
+        return np.random.permutation(40)
+
+    def num_tokens(self, index):
+        return 1
+
+
+def test_batches_of_later_epochs_are_new_for_data_in_several_folders_alone():
+    task = FairseqTask(argparse.Namespace())
+
+    def batches(epoch, **more):
+        iterator = task.get_batch_iterator(Shuffled(), max_sentences=4, seed=1, epoch=epoch, **more)
+        return [list(batch) for batch in iterator.frozen_batches]
+
+    assert batches(1) == batches(2)
+    several = {"disable_iterator_cache": True}
+    assert batches(1, **several) != batches(2, **several) == batches(2, **several)
 
 
 def test_the_scale_of_amp_divides_once(monkeypatch):

@@ -16,6 +16,7 @@ from corpora.preparations.options import Given, Options
 from corpora.preparations.steps import Preparation, Step
 from corpora.preparations.texts import Pair, Sources
 from corpora.text import bitext
+from corpora.text.alignment import MIN_SMALL_CORRELATION
 from corpora.text.bitext import Limits
 from corpora.text.lines import SPLITS, find_file, read_lines, write_lines
 from corpora.text.linewise import change_file
@@ -99,7 +100,8 @@ def _copy_tokenised(given: Given, part: Path) -> None:
     assert given.local is not None
     for split in SPLITS:
         own = split == "test" or float(given.min_correlation) == -1
-        rules = bitext.Rules(strict=True, words=True, min_correlation=float(given.min_correlation) if own else None)
+        least = float(given.min_correlation) if own else MIN_SMALL_CORRELATION
+        rules = bitext.Rules(strict=True, words=True, min_correlation=least)
         one, two = (find_file(given.local, f"{split}.{lang}") for lang in DE_EN.languages)
         bitext.join([(one, two)], DE_EN.files(part / split), rules)
 

@@ -126,7 +126,8 @@ def run_binarise(given: Given, folder: Path, report: Path, options: list[object]
     report.write_text(done.stdout, "utf-8")
     errors = done.stderr
     if source := getattr(given, "tree_files", None):  # where they are to be mended: OUT/tree is a copy, taken anew
-        errors = errors.replace(f"{given.out / 'tree'}/", f"{source}/")
+        for copy in (given.out / "tree").iterdir():
+            errors = errors.replace(f"{copy}:", f"{find_file(source, copy.name)}:")
     sys.stderr.write(errors)
     if done.returncode:
         sys.exit(done.returncode)

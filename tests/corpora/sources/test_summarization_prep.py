@@ -126,6 +126,9 @@ def test_bart_s_form_is_read_as_well(tmp_path):
     assert lines_of(out / "vocab/vocab.txt") == lines_of(vocabulary)
     done = prepare("cnndm", tmp_path / "other", "--local", tmp_path / "in")
     assert_refused(done, "vocab.txt is not the official file")
+    vocabulary.unlink()
+    done = prepare("cnndm", tmp_path / "none", "--local", tmp_path / "in")
+    assert_refused(done, "in has no vocab.txt: get it from", "--vocab FILE")
 
 
 @pytest.mark.parametrize(

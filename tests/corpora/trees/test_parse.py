@@ -106,6 +106,8 @@ def test_second_run_trains_nothing_and_other_options_are_refused(models, trees):
     assert before == {path: path.stat().st_mtime_ns for path in before} and len(before) == 3
     done = run(train_parser.main, *training(trees, models), "--seed", "2")
     assert_refused(done, "was begun with other files or options", "--out")
+    done = run(train_parser.main, *training(trees, models), "--test", models / "none")
+    assert_refused(done, f"{models}/none: cannot be read: no such file")
 
 
 def test_files_of_one_name_have_a_checksum_each(trees, tmp_path):

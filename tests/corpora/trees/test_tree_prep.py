@@ -53,8 +53,11 @@ def test_multi30k_with_given_trees(done, tmp_path):
     assert_refused(with_trees(bad), "no valid.en.tree")
     (bad / "valid.en.tree.gz").write_bytes(whole[:-9])
     assert_refused(with_trees(bad), "valid.en.tree.gz")
-    made = with_trees(done.source / "trees")
+    good = shutil.copytree(done.source / "trees", tmp_path / "good")
+    made = with_trees(good)
     assert made.returncode == 0, made.stderr
+    shutil.rmtree(good)
+    assert with_trees(good).returncode == 0, "the trees are not needed again"
     assert before.items() <= files_of(out).items()
     assert_phrases(out, without=1)
     assert_refused(with_trees(bad), "has the trees of 'trees=en tree-files=", "remove", f"{out}/tree")

@@ -163,7 +163,7 @@ def test_killed_quick_start_continues_and_reports(bench: Bench) -> None:
     finally:
         first.kill()
         first.wait()
-    wait_for_processes(0, bench.root)  # a zombie has no command line
+    wait_for_processes(0, bench.root, seconds=10)  # a zombie has no command line
     killed = saved()[0].parent.parent
     assert not (killed / "trained.json").exists(), "killed too late: the test needs more updates"
     checkpoints.mend_last_checkpoint(killed / "checkpoints")  # as the runner will: a kill may have cut off the copy

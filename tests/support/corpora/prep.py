@@ -116,9 +116,9 @@ def kill_when(words: list[str], there: Callable[[], bool], **environment: str) -
         return printed.read()
 
 
-def wait_for_processes(count: int, *words: object) -> None:
+def wait_for_processes(count: int, *words: object, seconds: float = 60) -> None:
     """Wait until so many processes have all these words in their command."""
-    deadline, found = time.monotonic() + 60, -1
+    deadline, found = time.monotonic() + seconds, -1
     while found != count:
         assert time.monotonic() < deadline, found
         lines = call("ps", "-ww", "-eo", "args").stdout.splitlines()
