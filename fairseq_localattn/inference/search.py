@@ -119,9 +119,9 @@ def search(
         raise UsageError("a prefix has the end of a sentence in it: leave it out")
     if tokens.size(0) == 0:
         return []
-    most, words = model.sizes.max_source_positions, int(tokens.ne(PAD).sum(1).amax())
-    if model.encoder.embed_positions is not None and words > most:
-        raise UsageError(f"a source has {words} tokens, and the model has learned {most} positions")
+    most = model.sizes.max_source_positions
+    if model.encoder.embed_positions is not None and (length := int(tokens.ne(PAD).sum(1).amax())) > most:
+        raise UsageError(f"a source has {length} tokens, and the model has learned {most} positions")
     return _Search(model, tokens, options, longest).run(model.encoder(tokens, phrases), prefix)
 
 
